@@ -1,0 +1,119 @@
+"""One voice for bad input: each check names the argument, the value and the remedy.
+
+Checks take keyword arguments, `positive(noise=x)`, so that the message can say the caller's own word for it, and
+return the checked value (or nothing when several were given).
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+
+
+def _fail(name: str, value: object, need: str, remedy: str = "") -> InvalidInput:
+    text = f"{name} = {value!r}: must be {need}"
+    return InvalidInput(f"{text}; {remedy}" if remedy else text)
+
+
+def _real(name: str, value: Any, need: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _fail(name, value, need, f"got {type(value).__name__}, pass a number")
+    number = float(value)
+    if not math.isfinite(number):
+        raise _fail(name, value, need, "NaN and infinity are not accepted")
+    return number
+
+
+def positive(**named: Any) -> None:
+    """Each value is a finite real number > 0."""
+    for name, value in named.items():
+        if _real(name, value, "a number > 0") <= 0:
+            raise _fail(name, value, "a number > 0")
+
+
+def non_negative(**named: Any) -> None:
+    """Each value is a finite real number >= 0."""
+    for name, value in named.items():
+        if _real(name, value, "a number >= 0") < 0:
+            raise _fail(name, value, "a number >= 0")
+
+
+def probability(**named: Any) -> None:
+    """Each value is a real number strictly between 0 and 1 (δ, for one)."""
+    for name, value in named.items():
+        if not 0 < _real(name, value, "strictly between 0 and 1") < 1:
+            raise _fail(name, value, "strictly between 0 and 1", "for δ take well below 1/participants, e.g. 1e-5")
+
+
+def fraction(**named: Any) -> None:
+    """Each value is a real number in [0, 1)."""
+    for name, value in named.items():
+        if not 0 <= _real(name, value, "in [0, 1)") < 1:
+            raise _fail(name, value, "in [0, 1)")
+
+
+def whole(low: int, high: int | None = None, /, **named: Any) -> None:
+    """Each value is an integer in [low, high]."""
+    need = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise _fail(name, value, need, f"got {type(value).__name__}")
+        if value < low or (high is not None and value > high):
+            raise _fail(name, value, need)
+
+
+def bits(value: Any) -> None:
+    """The width of a coordinate on the wire: an integer in 1..32."""
+    whole(1, 32, bits=value)
+
+
+def one_of(allowed: tuple[str, ...], **named: Any) -> None:
+    """Each value is one of the allowed words."""
+    for name, value in named.items():
+        if value not in allowed:
+            raise _fail(name, value, "one of " + ", ".join(allowed))
+
+
+def cohort_within(expected: Any, population: Any) -> None:
+    """A cohort is at least one participant and no larger than the population."""
+    whole(1, expected=expected)
+    whole(1, population=population)
+    if expected > population:
+        raise InvalidInput(
+            f"expected = {expected}: a cohort cannot be larger than the population ({population}); "
+            "lower the cohort or correct the population"
+        )
+
+
+def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDArray[Any]:
+    """A (participants, dimension) float array, float32 or float64, all finite; (dimension,) becomes one row.
+
+    Accepts NumPy arrays and anything with `__array__` (torch CPU tensors among them) without importing its
+    library. Integers are taken as float64. Never copies a float array that is already in order. Wrong shape, wrong dtype,
+    no participants, NaN and infinity raise `InvalidInput`.
+    """
+    detach = getattr(vectors, "detach", None)
+    array = np.asarray(detach() if callable(detach) else vectors)
+    if array.dtype not in (np.float32, np.float64):
+        if array.dtype.kind not in "iu":
+            raise InvalidInput(f"{name} has dtype {array.dtype}: pass float32 or float64")
+        array = array.astype(np.float64)
+    if array.ndim == 1:
+        array = array[None, :]
+    if array.ndim != 2 or array.shape[1] != dimension:
+        raise InvalidInput(
+            f"{name} has shape {np.shape(vectors)}: must be ({dimension},) or (participants, {dimension}); "
+            "set the plan's dimension to the length of your vectors"
+        )
+    if array.shape[0] == 0:
+        raise InvalidInput(f"{name} is empty: at least one participant is needed")
+    if not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        raise InvalidInput(f"{name} has NaN or infinity in row {row}: remove or repair it; nothing was encoded")
+    return array
