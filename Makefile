@@ -1,0 +1,59 @@
+# Two commands do everything: `make train` (the main job) and `make test` (every check).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+export FLWR_TELEMETRY_ENABLED := 0
+export FLWR_DISABLE_UPDATE_CHECK := 1
+
+.PHONY: train test bench docs clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@echo "make train   set up, fetch MNIST, train the paper's model at 8 bits, eps = 3, delta = 1e-5"
+	@echo "make test    set up, then ruff, mypy, import-linter and pytest"
+	@echo "make bench   every benchmark, side by side with its peers"
+	@echo "make docs    build the documentation into site/"
+	@echo "make clean   remove the environment and everything that was built"
+
+train: $(VENV)/.ready-train
+	$(BIN)/skelmix train
+
+test: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2
+
+bench: $(VENV)/.ready-dev
+	$(BIN)/skelmix bench noise
+	$(BIN)/skelmix bench encode
+	$(BIN)/skelmix bench secagg
+	$(BIN)/skelmix bench train
+
+docs: $(VENV)/.ready-docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "skelmix needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-train: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e ".[torch,plot]"
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e ".[torch,flower,docs,dev]"
+	@touch $@
+
+$(VENV)/.ready-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e ".[torch,docs]"
+	@touch $@
