@@ -1,0 +1,1 @@
+"""Privacy bounds: numbers only."""

@@ -1,0 +1,1 @@
+"""What a participant sends and what the aggregator makes of the sum."""

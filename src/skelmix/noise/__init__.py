@@ -1,0 +1,1 @@
+"""Exact integer noise: no floating-point probabilities."""

@@ -1,0 +1,1 @@
+"""Secure aggregation over Z_m."""
