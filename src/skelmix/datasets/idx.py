@@ -1,0 +1,59 @@
+"""The idx format of the MNIST family: two zero bytes, a type byte, a dimension count, big-endian sizes, then
+the data."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import CorruptState
+
+_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_payload(path: Path) -> bytes:
+    """The bytes of an idx file, decompressed when it is gzip (told by its first two bytes, not by its
+    name)."""
+    data = path.read_bytes()
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptState(
+            f"{path} is a damaged gzip file ({error}): delete it and fetch it again"
+        ) from error
+
+
+def parse_idx(payload: bytes, *, source: str = "idx data") -> NDArray[Any]:
+    """The array of an idx payload, native byte order, read-only. Any length that does not match the header is
+    refused."""
+    if len(payload) < 4 or payload[:2] != b"\0\0" or payload[2] not in _DTYPES or payload[3] == 0:
+        raise CorruptState(f"{source} does not start with an idx header: it is another file, or damaged")
+    dtype, dimensions = np.dtype(_DTYPES[payload[2]]), payload[3]
+    start = 4 + 4 * dimensions
+    shape = [int.from_bytes(payload[at : at + 4], "big") for at in range(4, min(start, len(payload)), 4)]
+    if len(payload) < start or len(payload) - start != prod(shape) * dtype.itemsize:
+        raise CorruptState(
+            f"{source} holds {len(payload)} bytes, its header promises shape {shape}: fetch it again"
+        )
+    array = np.frombuffer(payload, dtype, offset=start).reshape(shape)
+    return array if dtype.itemsize == 1 else array.astype(dtype.newbyteorder("="))
+
+
+def read_idx(path: Path, *, sha256: str | None = None) -> NDArray[Any]:
+    """The array in an idx file, raw or gzip. With `sha256`, the *decompressed* payload must have that
+    digest."""
+    payload = read_payload(path)
+    if sha256 is not None and (seen := hashlib.sha256(payload).hexdigest()) != sha256:
+        raise CorruptState(
+            f"{path} has SHA-256 {seen}, expected {sha256}: it is not the published file; delete it"
+        )
+    return parse_idx(payload, source=str(path))
