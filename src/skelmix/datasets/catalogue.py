@@ -133,9 +133,10 @@ def entry_of(name: str) -> Entry:
 
 def load(source: str | Path, *, fetch: bool = True, progress: bool = True) -> Images:
     """Load `mnist`, `fashion-mnist`, or a directory with four idx files of the same names.
-     Known sets are verified by SHA-256 on every load; a directory of your own is checked for agreeing lengths
-    only. What is not on this machine is fetched into the cache unless `fetch` is False; `DataUnavailable` says
-    where to put the files.
+
+    Known sets are verified by SHA-256 on every load; a directory of your own is checked for agreeing lengths
+    only. What is not on this machine is fetched into the cache unless `fetch` is False; `DataUnavailable`
+    says where to put the files.
     """
     if str(source) in ENTRIES:
         name = str(source)

