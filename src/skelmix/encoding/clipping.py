@@ -1,0 +1,234 @@
+"""Clipping whose bound holds for the very floats that are rounded next.
+
+A privacy bound is about the numbers that enter the rounding, not about real numbers nearby. So each bound
+here is checked on the final floats, in float64, with an upper bound on the error of the check itself; a row
+that fails is scaled down with a margin for the rounding of its products, and checked again. What makes a
+bound hold is the last check alone.
+
+The error of the check: the square of a float32 is exact in float64 and that of a float64 has a relative
+error of at most u = 2^-53 (and an absolute one of 2^-1074 where it underflows); a sum of n non-negative
+terms in any order loses at most a relative (n-1)·u. So true sum <= computed·(1 + (n + 16)·2u) + n·2^-1074,
+with room for the few roundings of the test itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.validation import positive, whole
+
+MAX_BOUND = 2.0**52  # above it the integers themselves are not told apart in float64
+_TWO_U = 2.0**-52
+_TINY = 2.0**-1074
+_ANY_ORDER = {"reassoc", "contract"}  # the error bound holds for every order of summation: let it vectorise
+
+
+def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.bool_]:
+    """Scale each row of x down, in place, until its exact L2 norm is at most `bound`; returns which rows
+    changed.
+
+    x is a C-contiguous (n, d) array of float32 or float64. A row whose computed norm, enlarged by the error
+    of computing it, is within the bound keeps every bit; any other loses about 2^-23 (float32) or d·2^-52
+    (float64) more of its length than exact arithmetic would take. Directions and signs survive; a zero row
+    stays zero. NaN or infinity raises `InvalidInput`.
+    """
+    _check(x, bound)
+    changed = np.zeros(x.shape[0], np.bool_)
+    bad = _clip_l2(x, float(bound), _product_error(x.dtype), changed)
+    _refuse(bad)
+    return changed
+
+
+def clip_linf(x: NDArray[Any], bound: float) -> int:
+    """Clamp every coordinate of x, in place, to [-b, b], b the largest float of x's dtype <= bound; returns
+    how many changed.
+
+    NaN stays NaN; infinity is clamped. It never raises a norm, so it keeps an L2 bound that already holds.
+    """
+    _check(x, bound)
+    return int(_clip_linf(x, _at_most(bound, x.dtype)))
+
+
+def clip_mixture(x: NDArray[Any], c: float, linf: int) -> NDArray[np.bool_]:
+    """Bao et al. 2022, Algorithm 5: afterwards Σ_j (x² + p - p²) <= c and ⌈|x_j|⌉ <= linf hold exactly for
+    each row.
+
+    With |x| = k + p (k whole, 0 <= p < 1) the clipped quantity is v = x² + p - p² = k² + (2k+1)·p, Eq. (4):
+    the straight line between k² and (k+1)². (The printed line 3 has a plus before p²; Eq. (4) has the
+    minus.) If the v of a row add up to more than c they are scaled to c and mapped back exactly: k' = ⌊√v⌋,
+    p' = (v - k'²)/(2k'+1). Then coordinates are clamped to the integer `linf` >= 1, as Theorem 5 asks for
+    the ceiling. Works in place on a C-contiguous (n, d) float array; returns which rows changed. A row
+    inside both bounds keeps every bit; signs survive; NaN or infinity raises.
+    """
+    _check(x, c)
+    whole(1, linf=linf)
+    changed = np.zeros(x.shape[0], np.bool_)
+    bad = _clip_mixture(x, float(c), _at_most(float(linf), x.dtype), changed)
+    _refuse(bad)
+    return changed
+
+
+def _check(x: NDArray[Any], bound: float) -> None:
+    positive(bound=bound)
+    if bound > MAX_BOUND:
+        raise InvalidInput(
+            f"bound = {bound}: must be at most 2^52, or floats cannot carry it; lower the scale"
+        )
+    if (
+        x.dtype not in (np.float32, np.float64)
+        or x.ndim != 2
+        or not x.flags.c_contiguous
+        or not x.flags.writeable
+    ):
+        raise InvalidInput("x must be a writable C-contiguous (participants, d) array of float32 or float64")
+
+
+def _refuse(row: int) -> None:
+    if row >= 0:
+        raise InvalidInput(
+            f"row {row} holds NaN or infinity, or overflowed when rotated and scaled; repair or rescale it"
+        )
+
+
+def _at_most(bound: float, dtype: np.dtype[Any]) -> Any:
+    value = dtype.type(bound)
+    return np.nextafter(value, dtype.type(0)) if float(value) > bound else value
+
+
+def _product_error(dtype: np.dtype[Any]) -> float:
+    """Relative error of (factor rounded to dtype)·x rounded to dtype: twice half a unit in the last place."""
+    return float(np.finfo(dtype).eps)
+
+
+@njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
+def sum_of_squares(line: Any) -> float:
+    """Σ x² in float64, upper bound on the exact value (see the top of this file); infinite or NaN if it
+    overflows."""
+    total = 0.0
+    for j in range(line.size):
+        value = np.float64(line[j])
+        total += value * value
+    return total * (1.0 + (line.size + 16) * _TWO_U) + line.size * _TINY
+
+
+@njit(nogil=True, cache=True)
+def _shrink_if_overflowing(line: Any) -> bool:
+    """Divide by the largest magnitude when squares overflow; False when the row is not finite."""
+    largest = 0.0
+    for value in line:
+        if not math.isfinite(value):
+            return False
+        largest = max(largest, abs(np.float64(value)))
+    for j in range(line.size):
+        line[j] = np.float64(line[j]) / largest
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _clip_l2(x: Any, bound: float, product_error: float, changed: Any) -> int:
+    """Returns the first row that is not finite, or -1."""
+    d = x.shape[1]
+    limit = bound * bound * (1.0 - 2.0 * _TWO_U)
+    margin = 1.0 - product_error - 2.0 * (d + 32) * _TWO_U
+    for row in range(x.shape[0]):
+        line = x[row]
+        squares = sum_of_squares(line)
+        if not math.isfinite(squares):
+            if not _shrink_if_overflowing(line):
+                return row
+            changed[row] = True
+            squares = sum_of_squares(line)
+        tries = 0
+        while squares > limit:
+            changed[row] = True
+            factor = bound / math.sqrt(squares) * margin
+            if tries == 8:  # only subnormal numbers come here: their products round by more than the margin
+                factor = 0.0
+            _scale(line, factor)
+            squares = sum_of_squares(line)
+            tries += 1
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _scale(line: Any, factor: float) -> None:
+    typed = line.dtype.type(factor)
+    for j in range(line.size):
+        line[j] *= typed
+
+
+@njit(nogil=True, cache=True)
+def _clip_linf(x: Any, bound: Any) -> int:
+    touched = 0
+    flat = x.reshape(-1)
+    for j in range(flat.size):
+        value = flat[j]
+        touched += (value > bound) | (value < -bound)
+        flat[j] = bound if value > bound else (-bound if value < -bound else value)
+    return touched
+
+
+@njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
+def mixture_norm(line: Any) -> float:
+    """Σ (k² + (2k+1)p) in float64, upper bound on the exact value: each term has a relative error of at
+    most 4u."""
+    total = 0.0
+    for j in range(line.size):
+        size = abs(np.float64(line[j]))
+        whole_part = np.floor(size)
+        total += whole_part * whole_part + (2.0 * whole_part + 1.0) * (size - whole_part)
+    return total * (1.0 + (line.size + 16) * _TWO_U) + line.size * _TINY
+
+
+@njit(nogil=True, cache=True)
+def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> int:
+    d = x.shape[1]
+    limit = c * (1.0 - _TWO_U)
+    margin = 1.0 - 2.0 * (d + 32) * _TWO_U
+    for row in range(x.shape[0]):
+        line = x[row]
+        norm = mixture_norm(line)
+        if not math.isfinite(norm):
+            if not _shrink_if_overflowing(line):
+                return row
+            # undo the division as far as the integer grid reaches, so that large rows keep their direction
+            _scale(line, 2.0**40)
+            changed[row] = True
+            norm = mixture_norm(line)
+        tries = 0
+        while norm > limit:
+            changed[row] = True
+            factor = c / norm * margin if tries < 8 else 0.0
+            for j in range(d):
+                line[j] = _shrunk(line[j], factor)
+            norm = mixture_norm(line)
+            tries += 1
+        for j in range(d):
+            value = line[j]
+            if value > linf or value < -linf:
+                line[j] = math.copysign(linf, value)
+                changed[row] = True
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _shrunk(value: Any, factor: float) -> Any:
+    """The float next towards zero of y with v(y) = factor·v(|value|), with the sign of value: v grows with
+    |y|."""
+    size = abs(np.float64(value))
+    k = np.floor(size)
+    v = (k * k + (2.0 * k + 1.0) * (size - k)) * factor
+    k = np.floor(math.sqrt(v))
+    if k * k > v:
+        k -= 1.0
+    exact = k + (v - k * k) / (2.0 * k + 1.0)
+    result = type(value)(exact)
+    if np.float64(result) > exact:
+        result = np.nextafter(result, type(value)(0.0))
+    return math.copysign(result, value)
