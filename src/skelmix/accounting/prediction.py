@@ -1,0 +1,115 @@
+"""How accurate a decoded sum will be, before anyone sends anything.
+
+Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping, and for the paper's clip the bias of its shrinkage.
+A rotated, scaled coordinate of a vector of norm a is close to N(0, (γa)²/d), the only approximation made here. Nothing in this file
+is part of a privacy claim.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+
+@dataclass(frozen=True)
+class PredictedError:
+    """Mean squared error of one coordinate of the sum, and what it is made of."""
+
+    noise: float
+    rounding: float
+    wrap: float
+    bias: float = 0.0
+    kept_length: float = 1.0
+    """Fraction of the true sum's length that survives clipping (below 1 only for the paper's clip)."""
+    touched: float = 0.0
+    """Fraction of coordinates that the L-infinity clip moves."""
+    wrap_probability: float = 0.0
+    """Probability that a coordinate of the sum wraps around the modulus."""
+
+    @property
+    def mse(self) -> float:
+        return self.noise + self.rounding + self.wrap + self.bias
+
+    def to_dict(self) -> dict[str, float]:
+        return {"mse": self.mse, **asdict(self)}
+
+
+def wrap_error(deviation: float, modulus: int) -> tuple[float, float]:
+    """(E[(S - wrap(S))²], P[S wraps]) for S ~ N(0, deviation²) and the centred window of `modulus` values."""
+    if deviation == 0:
+        return 0.0, 0.0
+    j = np.arange(1, 2 + min(10_000, math.ceil(40 * deviation / modulus)))
+    tail = ndtr(-(j - 0.5) * modulus / deviation)
+    return float(2 * modulus**2 * ((2 * j - 1) @ tail)), float(2 * tail[0])
+
+
+def sum_norm(participants: float, norm: float, alignment: float) -> float:
+    """Length of a sum of vectors of equal norm whose mean pairwise cosine is `alignment`."""
+    return norm * math.sqrt(participants * (1 + max(0.0, participants - 1) * alignment))
+
+
+def predict(
+    *,
+    noise_variance: float,
+    participants: float,
+    norm: float,
+    scale: float,
+    dimension: int,
+    bits: int,
+    alignment: float,
+    shrink_to: float | None = None,
+    linf: float = math.inf,
+) -> PredictedError:
+    """The error of a sum over `participants` vectors of norm `norm`, coded with scale γ into `bits` bits.
+
+    noise_variance: variance of one coordinate of the summed integer noise. dimension: the padded one. shrink_to: the c of the
+    paper's clip (Algorithm 5), when that clip is used. linf: the L-infinity clip on the integer grid.
+    """
+    deviation = scale * norm / math.sqrt(dimension)
+    x, weight = _normal_grid()
+    x = np.abs(deviation * x)
+    y = np.minimum(x if shrink_to is None else _shrunk(x, float(weight @ _helper(x)), shrink_to / dimension), linf)
+    p = y - np.floor(y)
+    # a wide coordinate has a uniform fraction, which the grid is too coarse to see
+    variance = 1 / 6 if deviation > 10 else float(weight @ (p * (1 - p)))
+    kept = float((weight * x) @ y) / deviation**2
+    rounding = participants * variance
+    signal = scale**2 * sum_norm(participants, norm, alignment) ** 2 / dimension
+    spread = participants * max(0.0, float(weight @ y**2) - (kept * deviation) ** 2)
+    wrap, probability = wrap_error(math.sqrt(noise_variance + rounding + kept**2 * signal), 2**bits)
+    unit = scale**2
+    return PredictedError(
+        noise=noise_variance / unit,
+        rounding=rounding / unit,
+        wrap=wrap / unit,
+        bias=((1 - kept) ** 2 * signal + spread) / unit,
+        kept_length=kept,
+        touched=float(weight @ (x > linf)),
+        wrap_probability=probability,
+    )
+
+
+def _helper(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """v of Algorithm 5, line 3 (corrected): the straight line between k² and (k+1)²."""
+    k = np.floor(x)
+    return k * k + (2 * k + 1) * (x - k)
+
+
+def _shrunk(x: NDArray[np.float64], mean_v: float, allowed: float) -> NDArray[np.float64]:
+    """Algorithm 5, lines 4 to 8, for a long vector: ‖v‖₁ is its mean times d."""
+    v = _helper(x) * min(1.0, allowed / mean_v)
+    k = np.floor(np.sqrt(v))
+    return k + (v - k * k) / (2 * k + 1)
+
+
+@lru_cache(maxsize=1)
+def _normal_grid() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Midpoints and weights of the standard normal on a fine grid over ±9."""
+    edges = np.linspace(-9, 9, 36_001)
+    weight = np.diff(ndtr(edges))
+    return (edges[1:] + edges[:-1]) / 2, weight / weight.sum()

@@ -1,0 +1,89 @@
+"""The claim, and what it assumes: what a privacy engineer signs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from skelmix.errors import InvalidInput
+
+NEIGHBOURS = "one participant's vector replaced by the zero vector"
+UNIT = "one participant (all of its data)"
+
+_BOUNDS = {
+    "paper": "closed forms of the literature, Rényi accounting",
+    "rdp": "certified Rényi bound of the summed noise",
+    "gdp": "certified Gaussian-DP pair, privacy-loss distributions",
+    "flat": "certified flat Gaussian pair, privacy-loss distributions",
+    "composition": "(ε, δ) of one round, linear or advanced composition",
+    "pld": "the Gaussian itself, privacy-loss distributions",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """(ε, δ) against those who see the models or sums, ε against the aggregator, and every assumption behind them.
+
+    epsilon holds against observers of all released sums and models, who do not know who took part. epsilon_aggregator is the same claim
+    without amplification by sampling, for an adversary who knows who took part, over all rounds. Infinity means that no claim is made.
+    """
+
+    epsilon: float
+    delta: float
+    bound: str
+    epsilon_aggregator: float
+    rounds: int
+    sampling: str
+    sampling_probability: float
+    min_survivors: int
+    colluding: int
+    order: int | None = None
+    mu: float | None = None
+    slack: float = 0.0
+    neighbours: str = NEIGHBOURS
+    unit: str = UNIT
+    reproducible: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bound not in _BOUNDS:
+            raise InvalidInput(f"bound = {self.bound!r}: must be one of {', '.join(_BOUNDS)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the claim to hold, in plain words."""
+        told = [f"Neighbours: {self.neighbours}; unit of privacy: {self.unit}."]
+        if self.min_survivors > 1:
+            told.append(
+                f"The sum opens only with at least {self.min_survivors} participants of an expected cohort: "
+                "secure aggregation's threshold, at most that many noise shares missing."
+            )
+        if self.colluding:
+            told.append(f"Up to {self.colluding} participants may give their own noise to the adversary.")
+        if self.sampling == "none" or self.sampling_probability == 1:
+            told.append("Everyone takes part in every round: no amplification by sampling is claimed.")
+        else:
+            told.append(
+                f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, secret from those whom "
+                "ε is claimed against; dropouts do not depend on who was sampled. The aggregator knows who took part: "
+                "see its own ε."
+            )
+        if self.reproducible:
+            told.append("NOT PRIVATE: this run used reproducible randomness.")
+        return tuple(told)
+
+    def card(self) -> str:
+        """The claim in plain words."""
+        how = _BOUNDS[self.bound] + (f", order {self.order}" if self.order else "")
+        lines = [
+            f"({self.epsilon:.4g}, {self.delta:g})-differential privacy over {self.rounds:,} round(s)",
+            f"  proved by             {self.bound}: {how}",
+        ]
+        if self.mu is not None:
+            extra = f" up to total variation {self.slack:.2g}" if self.slack else ""
+            lines.append(f"  one round             {self.mu:.5g}-GDP{extra}, before sampling")
+        lines.append(f"  against the aggregator ε = {self.epsilon_aggregator:.4g} (no amplification, all rounds)")
+        lines += [f"  - {line}" for line in self.assumptions]
+        return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""`skelmix account`: the reverse of plan. The noise is given; which (ε, δ) is it?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from skelmix.cli import options as opt
+from skelmix.cli.console import emit
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def account(
+        noise: Annotated[
+            float,
+            typer.Option(
+                help="Noise of one participant on the integer grid: λ (smm, skellam), σ (dgm, ddg, gaussian) or trials (cpsgd).",
+                rich_help_panel="Mechanism",
+            ),
+        ],
+        delta: opt.Delta = 1e-5,
+        dimension: opt.Dimension = 65_536,
+        clip_norm: opt.ClipNorm = 1.0,
+        bits: opt.Bits = 8,
+        cohort: opt.CohortSize = 240,
+        population: opt.Population = None,
+        rounds: opt.Rounds = 1,
+        mechanism: opt.MechanismName = "smm",
+        bound: opt.Bound = "tight",
+        scale: opt.Scale = 64.0,
+        dropout_tolerance: opt.DropoutTolerance = 0.0,
+        colluding: opt.Colluding = 0,
+        sampling: opt.Sampling = "poisson",
+        alignment: opt.Alignment = 1.0,
+        as_json: opt.Json = False,
+    ) -> None:
+        """The ε that a given noise gives.
+
+        Example: skelmix account --noise 5.95 --scale 64 --cohort 240 --population 60000 --rounds 1000 --delta 1e-5
+        """
+        from skelmix.plan import Cohort, account
+
+        chosen = account(
+            noise=noise,
+            delta=delta,
+            dimension=dimension,
+            clip_norm=clip_norm,
+            bits=bits,
+            rounds=rounds,
+            cohort=Cohort(
+                expected=cohort,
+                population=cohort if population is None else population,
+                dropout_tolerance=dropout_tolerance,
+                colluding=colluding,
+                sampling=sampling,
+            ),
+            mechanism=mechanism,
+            scale=64.0 if scale is None else scale,
+            bound=bound,
+            alignment=alignment,
+        )
+        emit(chosen.summary(), str(chosen), as_json=as_json)

@@ -1,0 +1,442 @@
+"""PrivacyTarget + Cohort + dimension + bits -> Plan: the one object that participants and aggregator share."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from skelmix import validation
+from skelmix.accounting import calibration, closed_form, gaussian_dp
+from skelmix.accounting.curve import DEFAULT_ORDERS
+from skelmix.accounting.prediction import PredictedError, predict
+from skelmix.accounting.report import PrivacyReport
+from skelmix.claim import Cohort, PrivacyTarget, claim, least_noise, rdp_epsilon
+from skelmix.encoding.rotation import padded
+from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
+from skelmix.mechanisms import (
+    Binomial,
+    CentralGaussian,
+    DiscreteGaussian,
+    FlatClip,
+    GaussianMixture,
+    L2Clip,
+    Mechanism,
+    MixtureClip,
+    Skellam,
+    SkellamMixture,
+    mechanism_from_dict,
+)
+from skelmix.noise.entropy import system_entropy
+
+__all__ = ["Cohort", "Plan", "PrivacyTarget", "account", "plan"]
+
+FORMAT = 1
+
+#: L-infinity clip of the flat certificate, in standard deviations of a rotated coordinate
+FLAT_DEVIATIONS = 5.0
+
+#: share of wrapping coordinates above which a plan warns
+WRAP_WARNING = 0.01
+
+_KINDS: dict[str, type[Mechanism]] = {
+    "smm": SkellamMixture,
+    "dgm": GaussianMixture,
+    "skellam": Skellam,
+    "ddg": DiscreteGaussian,
+    "cpsgd": Binomial,
+    "gaussian": CentralGaussian,
+}
+_BOUNDS = {
+    "smm": ("flat", "rdp", "gdp", "paper"),
+    "dgm": ("flat", "rdp", "gdp", "paper"),
+    "skellam": ("gdp", "paper"),
+    "ddg": ("paper",),
+    "cpsgd": ("composition",),
+    "gaussian": ("pld", "rdp"),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A mechanism ready to use, its privacy report and its predicted error.
+
+    Made by `plan` or `account`. Participants and aggregator must hold the same one: `to_json` and `from_json` carry it, and `from_json`
+    proves the claim again instead of believing it.
+    """
+
+    target: PrivacyTarget
+    cohort: Cohort
+    rounds: int
+    mechanism: Mechanism
+    report: PrivacyReport
+    predicted: PredictedError
+    alignment: float
+    central_gaussian_mse: float
+    central_gaussian_mse_rdp: float
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know before running this plan."""
+        told = []
+        if self.predicted.wrap_probability > WRAP_WARNING:
+            told.append(
+                f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around 2^{self.mechanism.bits}; "
+                "use more bits or a smaller scale"
+            )
+        if self.predicted.kept_length < 0.99:
+            told.append(
+                f"the clip keeps {self.predicted.kept_length:.1%} of a vector's length: the sum is biased; "
+                "use bound='tight', which clips the L2 norm only"
+            )
+        return tuple(told)
+
+    def summary(self) -> dict[str, Any]:
+        """The plan's numbers, flat: what `skelmix plan --json` prints."""
+        mechanism, report = self.mechanism, self.report
+        return {
+            "epsilon": report.epsilon,
+            "delta": report.delta,
+            "order": report.order,
+            "mu": report.mu,
+            "epsilon_aggregator": report.epsilon_aggregator,
+            "mechanism": mechanism.name,
+            "bound": report.bound,
+            "scale": mechanism.scale,
+            "bits": mechanism.bits,
+            "clip_norm": mechanism.clip_norm,
+            "dimension": mechanism.dimension,
+            "rounds": self.rounds,
+            "noise": mechanism.noise,
+            "total_noise": mechanism.total_noise,
+            "min_survivors": report.min_survivors,
+            "predicted": self.predicted.to_dict(),
+            "central_gaussian_mse": self.central_gaussian_mse,
+            "central_gaussian_mse_rdp": self.central_gaussian_mse_rdp,
+        }
+
+    def __str__(self) -> str:
+        mechanism, predicted = self.mechanism, self.predicted
+        ratio = predicted.mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
+        return "\n".join(
+            [
+                self.report.card(),
+                "",
+                f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits a coordinate, scale γ = {mechanism.scale:.6g}, "
+                f"clip norm {mechanism.clip_norm:g}",
+                f"noise       {mechanism.noise:.6g} a participant, {mechanism.total_noise:.6g} in the sum",
+                f"cohort      {self.cohort.expected:,} of {self.cohort.population:,} ({self.cohort.sampling}), "
+                f"at least {self.report.min_survivors:,} survivors",
+                f"error       {predicted.mse:.4g} a coordinate of the sum = noise {predicted.noise:.3g} + rounding {predicted.rounding:.3g} + "
+                f"wrapping {predicted.wrap:.3g}" + (f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""),
+                f"            {ratio:.4f} times the central Gaussian's best known ({self.central_gaussian_mse:.4g}; "
+                f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting)",
+                *(f"warning     {warning}" for warning in self.warnings),
+            ]
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        """The plan as text; `Plan.from_json` reads it."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "target": asdict(self.target),
+                "cohort": asdict(self.cohort),
+                "rounds": self.rounds,
+                "alignment": self.alignment,
+                "mechanism": self.mechanism.to_dict(),
+                "bound": self.report.bound,
+                "epsilon": self.report.epsilon,
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Plan:
+        """Read a plan and prove its claim again.
+
+        Raises `InvalidInput` for anything that is not a plan of this format, and for one whose stated ε is below what its mechanism
+        gives: a plan is never believed.
+        """
+        try:
+            data = json.loads(text)
+            if not isinstance(data, dict) or data.get("format") != FORMAT:
+                raise InvalidInput(f"this is not a skelmix plan of format {FORMAT}; make it with this version of skelmix")
+            mechanism = mechanism_from_dict(data["mechanism"])
+            found = _finish(
+                PrivacyTarget(**data["target"]), Cohort(**data["cohort"]), data["rounds"], mechanism, data["bound"], data["alignment"]
+            )
+            stated = float(data["epsilon"])
+        except SkelmixError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+            raise InvalidInput(f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew") from error
+        if not found.report.epsilon <= stated * (1 + 1e-6):
+            raise InvalidInput(
+                f"the plan states ε = {stated:.6g}, but its mechanism gives {found.report.epsilon:.6g}: do not use it, make it anew"
+            )
+        return found
+
+
+def plan(
+    target: PrivacyTarget,
+    *,
+    dimension: int,
+    cohort: Cohort,
+    clip_norm: float = 1.0,
+    bits: int = 8,
+    rounds: int = 1,
+    mechanism: str | None = None,
+    scale: float | None = None,
+    bound: str = "tight",
+    alignment: float = 1.0,
+    allow_wrapping: bool = False,
+) -> Plan:
+    """The least noise, and the best scale for the bits, with which `rounds` rounds meet the target.
+
+    mechanism: "smm" (the default), "dgm", "skellam", "ddg", "cpsgd" or "gaussian". scale: γ; without it the one with the least predicted
+    error is found. bound: "tight" (the best certified bound), or "rdp", "gdp", "flat", "paper". alignment: mean cosine between participants' vectors, from
+    which the length of the sum and so the risk of wrapping is predicted; 1, everyone alike, is safe for any data.
+
+    Raises `InvalidInput` for bad arguments, `PrivacyUnattainable` when no noise meets the target and `BitsTooFew` when the bits cannot carry
+    it, unless allow_wrapping.
+    """
+    name = mechanism or "smm"
+    _check(name, bound, dimension, clip_norm, bits, rounds, scale, alignment)
+    central = _central_multiplier(target.epsilon, target.delta, cohort, rounds, bound in ("rdp", "paper"))
+    names = [one for one in _BOUNDS[name] if one != "paper" or name not in ("smm", "dgm")] if bound == "tight" else [_named(name, bound)]
+    common = _Settings(name, dimension, clip_norm, bits, cohort, rounds, target, alignment, system_entropy().bytes(32))
+    gamma = scale if scale is not None else _best_scale(common, names[0], central)
+    best: Mechanism | None = None
+    reason: Exception | None = None
+    for one in names:
+        try:
+            found = _calibrated(common, one, gamma, central, best)
+        except PrivacyUnattainable as error:
+            reason = reason or error
+            continue
+        best = found or best
+    if best is None:
+        raise PrivacyUnattainable(str(reason)) from reason
+    chosen = _finish(target, cohort, rounds, best, bound, alignment)
+    if not allow_wrapping:
+        _refuse_wrapping(chosen)
+    return chosen
+
+
+def account(
+    *,
+    noise: float,
+    delta: float,
+    dimension: int,
+    cohort: Cohort,
+    clip_norm: float = 1.0,
+    bits: int = 8,
+    rounds: int = 1,
+    mechanism: str = "smm",
+    scale: float = 64.0,
+    bound: str = "tight",
+    alignment: float = 1.0,
+) -> Plan:
+    """The reverse of `plan`: the noise of one participant is given (λ, σ or trials, on the integer grid), ε is asked.
+
+    The target of the returned plan is the ε found.
+    """
+    _check(mechanism, bound, dimension, clip_norm, bits, rounds, scale, alignment)
+    validation.positive(noise=noise)
+    shares = cohort.shares(cohort.expected)
+    each = noise if mechanism in ("smm", "skellam", "cpsgd") else noise**2
+    total = each if mechanism == "gaussian" else each * shares
+    one = _BOUNDS[mechanism][0] if bound == "tight" else _named(mechanism, bound)
+    common = _Settings(
+        mechanism, dimension, clip_norm, bits, cohort, rounds, PrivacyTarget(1.0, delta), alignment, system_entropy().bytes(32)
+    )
+    built = _widened(common, _build(common, one, scale, total), one)
+    report = claim(built, bound="tight" if bound == "tight" else one, cohort=cohort, rounds=rounds, delta=delta)
+    if not math.isfinite(report.epsilon):
+        raise PrivacyUnattainable(
+            f"noise = {noise:g}: the bound {bound!r} proves nothing for it at any order; add noise, lower the scale or choose another bound"
+        )
+    return _finish(PrivacyTarget(report.epsilon, delta), cohort, rounds, built, report.bound, alignment)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What stays the same while scale and noise are looked for."""
+
+    name: str
+    dimension: int
+    clip_norm: float
+    bits: int
+    cohort: Cohort
+    rounds: int
+    target: PrivacyTarget
+    alignment: float
+    rotation_seed: bytes
+
+
+def _check(
+    name: str, bound: str, dimension: int, clip_norm: float, bits: int, rounds: int, scale: float | None, alignment: float
+) -> None:
+    validation.one_of(tuple(_KINDS), mechanism=name)
+    validation.one_of(("tight", "rdp", "gdp", "flat", "paper"), bound=bound)
+    validation.whole(1, 2**26, dimension=dimension)
+    validation.positive(clip_norm=clip_norm)
+    validation.bits(bits)
+    validation.whole(1, rounds=rounds)
+    if scale is not None:
+        validation.positive(scale=scale)
+    validation.non_negative(alignment=alignment)
+    if alignment > 1:
+        raise InvalidInput(f"alignment = {alignment!r}: must be in [0, 1]; it is the mean cosine between participants' vectors")
+
+
+def _named(name: str, bound: str) -> str:
+    """The bound of this name for this mechanism: the literature's own for the baselines, whatever it is called."""
+    allowed = _BOUNDS[name]
+    if bound in allowed:
+        return bound
+    if bound in ("paper", "rdp"):
+        return allowed[-1]
+    raise InvalidInput(f"bound = {bound!r}: {name} has {', '.join(allowed)}; take one of them or 'tight'")
+
+
+def _build(common: _Settings, bound: str, scale: float, total_noise: float) -> Mechanism:
+    shares = common.cohort.shares(common.cohort.expected)
+    fields: dict[str, Any] = {
+        "dimension": common.dimension,
+        "bits": common.bits,
+        "scale": 1.0 if common.name == "gaussian" else scale,
+        "clip_norm": common.clip_norm,
+        "total_noise": total_noise,
+        "shares": 1 if common.name == "gaussian" else shares,
+        "rotation_seed": common.rotation_seed,
+    }
+    if common.name in ("smm", "dgm"):
+        flat = FLAT_DEVIATIONS * scale * common.clip_norm / math.sqrt(padded(common.dimension))
+        fields["clip"] = {"paper": MixtureClip(linf=1), "flat": FlatClip(flat)}.get(bound, L2Clip())
+    return _KINDS[common.name](**fields)
+
+
+def _widened(common: _Settings, mechanism: Mechanism, bound: str) -> Mechanism:
+    """The paper's clip with the largest integer Δ∞ that its conditions allow at the order used (Eq. 3, Eq. 8)."""
+    if not isinstance(mechanism, SkellamMixture | GaussianMixture) or bound != "paper":
+        return mechanism
+    order = claim(mechanism, bound="paper", cohort=common.cohort, rounds=common.rounds, delta=common.target.delta).order
+    return mechanism if order is None else replace(mechanism, clip=MixtureClip(linf=mechanism.largest_linf(order)))
+
+
+def _calibrated(common: _Settings, bound: str, scale: float, central: float, best: Mechanism | None) -> Mechanism | None:
+    """The mechanism with the least noise under this bound; None when `best` has no more noise already."""
+    setting = {"bound": bound, "cohort": common.cohort, "rounds": common.rounds}
+    if best is not None:
+        rival = _build(common, bound, scale, best.total_noise * (1 - 1e-4))
+        if claim(rival, delta=common.target.delta, **setting).epsilon > common.target.epsilon:
+            return None
+    start = _build(common, bound, scale, 1.0).noise_for_multiplier(central)
+    total = least_noise(lambda noise: _build(common, bound, scale, noise), target=common.target, start=start, **setting)
+    return _widened(common, _build(common, bound, scale, total), bound)
+
+
+def _finish(
+    target: PrivacyTarget, cohort: Cohort, rounds: int, mechanism: Mechanism, bound: str, alignment: float
+) -> Plan:
+    """The plan around a finished mechanism: its claim, proved here, and its predicted error."""
+    report = claim(mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta)
+    unit = mechanism.clip_norm**2
+    return Plan(
+        target=target,
+        cohort=cohort,
+        rounds=rounds,
+        mechanism=mechanism,
+        report=report,
+        predicted=_predicted(mechanism, cohort, alignment),
+        alignment=alignment,
+        central_gaussian_mse=unit * _central_multiplier(target.epsilon, target.delta, cohort, rounds, False) ** 2,
+        central_gaussian_mse_rdp=unit * _central_multiplier(target.epsilon, target.delta, cohort, rounds, True) ** 2,
+    )
+
+
+def _predicted(mechanism: Mechanism, cohort: Cohort, alignment: float) -> PredictedError:
+    if isinstance(mechanism, CentralGaussian):
+        return PredictedError(noise=mechanism.total_noise, rounding=0.0, wrap=0.0)
+    clip = getattr(mechanism, "clip", None)
+    return predict(
+        noise_variance=mechanism.noise_variance(cohort.expected),
+        participants=cohort.expected,
+        norm=mechanism.clip_norm,
+        scale=mechanism.scale,
+        dimension=mechanism.padded_dimension,
+        bits=mechanism.bits,
+        alignment=alignment,
+        shrink_to=(mechanism.scale * mechanism.clip_norm) ** 2 if isinstance(clip, MixtureClip) else None,
+        linf=clip.linf if isinstance(clip, MixtureClip | FlatClip) else math.inf,
+    )
+
+
+def _best_scale(common: _Settings, bound: str, central: float) -> float:
+    """The γ with the least predicted error, to three digits; privacy is calibrated afterwards, at the γ found.
+
+    The noise for each γ is estimated as the Gaussian's with the same χ² (exact in the limit of many coordinates), so that no certificate
+    is needed while searching.
+    """
+    if common.name == "gaussian":
+        return 1.0
+    widest = 2.0**common.bits / (2 * central * common.clip_norm)
+
+    def error(scale: float) -> float:
+        mechanism = _build(common, bound, scale, 1.0)
+        mechanism = replace(mechanism, total_noise=mechanism.noise_for_multiplier(central))
+        return _predicted(mechanism, common.cohort, common.alignment).mse
+
+    grid = widest * np.geomspace(1e-4, 2, 80)
+    middle = int(np.argmin([error(float(scale)) for scale in grid]))
+    fine = np.geomspace(grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)], 21)
+    return float(f"{fine[int(np.argmin([error(float(scale)) for scale in fine]))]:.3g}")
+
+
+def _refuse_wrapping(chosen: Plan) -> None:
+    """Refuse a plan whose sum wraps so often that the modulus does more harm than the noise."""
+    predicted, mechanism = chosen.predicted, chosen.mechanism
+    if predicted.wrap <= predicted.noise + predicted.rounding:
+        return
+
+    def carries(bits: int) -> bool:
+        return _predicted(replace(mechanism, bits=bits), chosen.cohort, chosen.alignment).wrap_probability < WRAP_WARNING
+
+    enough: Iterable[int] = (bits for bits in range(mechanism.bits + 1, 33) if carries(bits))
+    need = next(iter(enough), None)
+    remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
+    raise BitsTooFew(
+        f"bits = {mechanism.bits}: {predicted.wrap_probability:.0%} of coordinates would wrap around 2^{mechanism.bits} at scale "
+        f"γ = {mechanism.scale:g}; {remedy}, or a smaller scale"
+    )
+
+
+@lru_cache(maxsize=256)
+def _central_multiplier(epsilon: float, delta: float, cohort: Cohort, rounds: int, renyi: bool) -> float:
+    """Noise multiplier of the central Gaussian for the target: by Rényi accounting, or by privacy-loss distributions."""
+    if not renyi and cohort.sampling != "fixed":
+        return 1 / gaussian_dp.largest_mu(epsilon, delta, rounds, cohort.sampling_probability)
+    return calibration.least_noise(
+        lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier, 1.0, DEFAULT_ORDERS), cohort, rounds, delta)[0],
+        epsilon,
+        start=1.0,
+    )
+
+
+class _CallableModule(ModuleType):
+    """`skelmix.plan` is a function and a module of the same name; importing the module must not hide the function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Plan:
+        return plan(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule
