@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 
 import click
 import typer
@@ -42,7 +43,8 @@ def _options(
 
 
 for _name in COMMANDS:
-    import_module(f"skelmix.cli.{_name}").register(app)
+    if find_spec(f"skelmix.cli.{_name}"):
+        import_module(f"skelmix.cli.{_name}").register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

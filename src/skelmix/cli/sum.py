@@ -1,0 +1,133 @@
+"""`skelmix sum`: a private sum over the rows of a file, or over synthetic vectors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skelmix.cli import options as opt
+from skelmix.cli.console import emit, progress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(name="sum")
+    def sum_(
+        input: Annotated[
+            Path | None, typer.Option(help="One row a participant: .npy, .csv or .parquet.", rich_help_panel="Data")
+        ] = None,
+        output: Annotated[Path | None, typer.Option(help="Where to write the sum: .npy or .csv.", rich_help_panel="Data")] = None,
+        mean: Annotated[
+            bool, typer.Option("--mean", help="Divide by the public number of participants.", rich_help_panel="Data")
+        ] = False,
+        participants: Annotated[int, typer.Option(help="Synthetic vectors, without --input.", rich_help_panel="Data")] = 100,
+        dimension: opt.Dimension = 65_536,
+        radius: Annotated[float, typer.Option(help="Norm of the synthetic vectors.", rich_help_panel="Data")] = 1.0,
+        secure: Annotated[
+            bool, typer.Option("--secure/--no-secure", help="Add through the real protocol, in this process.")
+        ] = True,
+        epsilon: opt.Epsilon = 3.0,
+        delta: opt.Delta = 1e-5,
+        clip_norm: opt.ClipNorm = 1.0,
+        bits: opt.Bits = 16,
+        mechanism: opt.MechanismName = "smm",
+        bound: opt.Bound = "tight",
+        scale: opt.Scale = None,
+        dropout_tolerance: opt.DropoutTolerance = 0.0,
+        colluding: opt.Colluding = 0,
+        alignment: opt.Alignment = 1.0,
+        as_json: opt.Json = False,
+    ) -> None:
+        """Release one private sum: every row is clipped to --clip-norm, coded, noised and added.
+
+        Example: skelmix sum --input visits.csv --output total.csv --epsilon 1 --clip-norm 10
+        """
+        from skelmix.cli.rows import open_rows
+        from skelmix.errors import InvalidInput
+        from skelmix.summation import private_sum
+
+        if output is not None and output.suffix not in (".npy", ".csv"):
+            raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
+        data: Iterable[Any]
+        if input is not None:
+            rows = open_rows(input)
+            data, participants, dimension = rows, rows.rows, rows.width
+        else:
+            data = _sphere(participants, dimension, radius)
+        start = time.perf_counter()
+        chosen = opt.build_plan(
+            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits, cohort=participants,
+            population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale, dropout_tolerance=dropout_tolerance,
+            colluding=colluding, sampling="none", alignment=alignment,
+        )  # fmt: skip
+        with progress() as bar:
+            task = bar.add_task("participants", total=participants, note="")
+            result = private_sum(
+                _ticking(data, lambda: bar.advance(task)), chosen, secure=secure, measure=input is None
+            )
+        seconds = time.perf_counter() - start
+        estimate = result.estimate / participants if mean else result.estimate
+        payload: dict[str, Any] = chosen.summary() | {"participants": participants, "seconds": seconds, "secure": secure}
+        if result.true_mse is not None:
+            payload["mse"] = result.true_mse
+        if output is not None:
+            _write(output, estimate)
+            payload["output"] = str(output)
+        elif input is not None:
+            payload["estimate"] = estimate.tolist()
+        emit(payload, _readable(chosen, payload, estimate, "mean" if mean else "sum"), as_json=as_json)
+
+
+def _ticking(data: Iterable[Any], tick: Any) -> Iterable[Any]:
+    for row in data:
+        yield row
+        tick()
+
+
+def _sphere(participants: int, dimension: int, radius: float) -> Iterable[Any]:
+    """Uniform points on a sphere (public test data, Section 6.1 of the paper)."""
+    import numpy as np
+
+    from skelmix.noise.entropy import system_entropy
+    from skelmix.validation import positive, whole
+
+    whole(1, participants=participants, dimension=dimension)
+    positive(radius=radius)
+    generator = np.random.default_rng(int.from_bytes(system_entropy().bytes(16), "little"))
+    for _ in range(participants):
+        point = generator.standard_normal(dimension)
+        yield point * (radius / np.linalg.norm(point))
+
+
+def _write(path: Path, estimate: NDArray[np.float64]) -> None:
+    """Write the whole file or nothing."""
+    import numpy as np
+
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("wb") as file:
+        if path.suffix == ".npy":
+            np.save(file, estimate)
+        else:
+            np.savetxt(file, estimate[None, :], delimiter=",", fmt="%.17g")
+    temporary.replace(path)
+
+
+def _readable(chosen: Any, payload: dict[str, Any], estimate: NDArray[np.float64], what: str) -> str:
+    lines = [str(chosen), ""]
+    if "mse" in payload:
+        ratio = payload["mse"] / payload["predicted"]["mse"]
+        lines.append(f"measured    {payload['mse']:.4g} mean squared error, {ratio:.3f} times the prediction")
+    if "output" in payload:
+        lines.append(f"wrote       {payload['output']}")
+    else:
+        shown = ", ".join(f"{value:.6g}" for value in estimate[:8])
+        lines.append(f"{what:<11} {shown}{', … (use --output FILE for all)' if len(estimate) > 8 else ''}")
+    lines.append(f"seconds     {payload['seconds']:.2f}")
+    return "\n".join(lines)

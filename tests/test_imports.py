@@ -1,0 +1,45 @@
+"""What is loaded, and when."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numba", "scipy", "torch", "flwr", "matplotlib", "plotly", "dp_accounting", "flint")
+
+
+def loaded_after(code: str) -> set[str]:
+    program = f"import sys\n{code}\nprint(' '.join(m for m in {HEAVY!r} if m in sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import skelmix",
+        "import skelmix; skelmix.__version__; dir(skelmix)",
+        "from skelmix.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+    ],
+)
+def test_a_light_start_loads_nothing_heavy(code):
+    assert loaded_after(code) == set()
+
+
+@pytest.mark.parametrize("command", ["plan", "account", "sum", "train", "data", "reproduce", "bench", "audit"])
+def test_help_of_a_command_loads_nothing_heavy(command):
+    code = f"from skelmix.cli.main import main\ntry: main(['{command}', '--help'])\nexcept SystemExit: pass"
+    assert loaded_after(code) == set()
+
+
+def test_planning_and_summing_need_neither_torch_nor_flwr_nor_plots():
+    names = "skelmix.plan, skelmix.summation, skelmix.secagg.in_memory, skelmix.secagg.client, skelmix.secagg.server"
+    assert loaded_after(f"import {names}") & {"torch", "flwr", "matplotlib", "plotly"} == set()
+
+
+def test_plan_is_a_function_even_after_its_module_was_imported():
+    import skelmix.plan
+    from skelmix.plan import Plan
+
+    assert callable(skelmix.plan)
+    assert skelmix.Plan is Plan
