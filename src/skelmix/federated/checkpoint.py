@@ -1,0 +1,47 @@
+"""Model, optimiser and position of a run, replaced atomically; loaded without running any code from the
+file."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from skelmix.errors import CorruptState
+from skelmix.federated.ledger import write_atomically
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """State after `round` rounds. `ledger_head` is the digest of the ledger's line of the last one (or its
+    header)."""
+
+    round: int
+    ledger_head: str
+    model: dict[str, Any]
+    optimizer: dict[str, Any]
+    scheduler: dict[str, Any] | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint; a crash at any moment leaves the one before it whole."""
+    data = io.BytesIO()
+    shallow = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
+    torch.save(shallow, data)
+    write_atomically(path, data.getvalue())
+
+
+def load(path: Path) -> Checkpoint | None:
+    """The last checkpoint, None when there is none yet. Damaged or foreign content raises `CorruptState`."""
+    if not path.exists():
+        return None
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        return Checkpoint(**content)
+    except (RuntimeError, pickle.UnpicklingError, TypeError, EOFError, ValueError, KeyError) as error:
+        raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: {error}") from error

@@ -1,0 +1,59 @@
+"""The participants of a simulated federation: who holds which records of a tensor data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from skelmix.datasets.partition import Partition, one_record_each
+from skelmix.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """A data set and its partition. `inputs` (records, ...) and `targets` (records, ...) are CPU tensors.
+
+    Without a partition each record is a participant, as in the paper. `len` is the number of participants,
+    the population of the plan.
+    """
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    partition: Partition = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
+            raise InvalidInput(
+                f"{len(self.inputs)} inputs but {len(self.targets)} targets: give one target for each record"
+            )
+        if self.partition is None:
+            object.__setattr__(self, "partition", one_record_each(len(self.inputs)))
+        records = self.partition.records
+        if records.min() < 0 or records.max() >= len(self.inputs):
+            raise InvalidInput(
+                f"the partition names record {records.max()}, the data set has {len(self.inputs)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def batches(
+        self, participants: NDArray[np.int64], limit: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """The data of the participants, at most `limit` records and at least one participant at a time.
+
+        Each item is (inputs (k, r, ...), targets (k, r, ...)) for k participants of r records each;
+        participants with different numbers of records come in different items, so their order may change.
+        """
+        offsets, sizes = self.partition.offsets, self.partition.sizes[participants]
+        for size in np.unique(sizes):
+            group = participants[sizes == size]
+            step = max(1, limit // int(size))
+            for start in range(0, len(group), step):
+                chosen = offsets[group[start : start + step], None] + np.arange(size)
+                rows = torch.from_numpy(self.partition.records[chosen])
+                yield self.inputs[rows], self.targets[rows]

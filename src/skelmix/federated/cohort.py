@@ -1,0 +1,125 @@
+"""One round of a cohort: encode, add up (ideally or through secure aggregation), decode, and what can be seen
+meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import RoundFailed
+from skelmix.noise.entropy import Entropy
+from skelmix.plan import Plan
+
+
+@dataclass
+class Diagnostics:
+    """What a simulation may look at and a deployment cannot: norms before clipping, and the true clipped sum.
+
+    None of it is protected by the noise: it is for development data, and `Trainer(measure=False)` turns it
+    off.
+    """
+
+    clip_norm: float
+    dimension: int
+    participants: int = 0
+    clipped: int = 0
+    norms: float = 0.0
+    total: NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = np.zeros(self.dimension)
+
+    def watch(self, blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+        """Hand the blocks on unchanged, adding them up on the way, clipped to `clip_norm`."""
+        for block in blocks:
+            norms = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
+            factors = np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-300))
+            self.total += factors @ block
+            self.participants += len(block)
+            self.clipped += int((norms > self.clip_norm).sum())
+            self.norms += float(norms.sum())
+            yield block
+
+
+@dataclass
+class Seconds:
+    """Where the time of the rounds went."""
+
+    sample: float = 0.0
+    charge: float = 0.0
+    gradients: float = 0.0
+    encode: float = 0.0
+    aggregate: float = 0.0
+    decode: float = 0.0
+    optimizer: float = 0.0
+    evaluate: float = 0.0
+
+    def timed(self, blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+        """Hand blocks on, charging the time spent making them to `gradients`."""
+        blocks = iter(blocks)
+        while True:
+            start = perf_counter()
+            block = next(blocks, None)
+            self.gradients += perf_counter() - start
+            if block is None:
+                return
+            yield block
+
+
+def noisy_sum(
+    plan: Plan,
+    blocks: Iterable[NDArray[np.float32]],
+    *,
+    round: int,
+    sampled: int,
+    survivors: int,
+    secure: str,
+    entropy: Entropy,
+    seconds: Seconds,
+    stats: Any = None,
+) -> NDArray[np.float64]:
+    """The decoded sum over the survivors' vectors, `blocks`, of a cohort of `sampled` participants.
+
+    Each survivor adds its share of noise for the fewest survivors that the plan allows, so that the sum holds
+    at least the noise that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer
+    survive. `secure="protocol"` runs secure aggregation in memory; "ideal" adds modulo m directly, which is
+    what the protocol computes.
+    """
+    need, shares = plan.cohort.min_survivors(sampled), plan.cohort.shares(sampled)
+    if survivors < need or shares < 1:
+        raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
+    mechanism = plan.mechanism
+    start, before = perf_counter(), seconds.gradients
+    made = seconds.timed(blocks)
+    if secure == "protocol" and hasattr(mechanism, "modulus"):
+        messages = [mechanism.encode(block, round=round, shares=shares, entropy=entropy) for block in made]
+        encoded = perf_counter()
+        seconds.encode += encoded - start - (seconds.gradients - before)
+        total = _through_protocol(mechanism, np.concatenate(messages), sampled, need)
+        seconds.aggregate += perf_counter() - encoded
+    else:
+        total = mechanism.encode_sum(
+            made, round=round, shares=shares, participants=survivors, entropy=entropy, stats=stats
+        )
+        seconds.encode += perf_counter() - start - (seconds.gradients - before)
+    start = perf_counter()
+    decoded = mechanism.decode(total, round=round)
+    seconds.decode += perf_counter() - start
+    return decoded
+
+
+def _through_protocol(mechanism: Any, messages: NDArray[Any], sampled: int, threshold: int) -> NDArray[Any]:
+    """The sum of the survivors' messages by the protocol, where the last `sampled - len(messages)` dropped
+    out."""
+    from skelmix.secagg.in_memory import secure_sum
+
+    missing = np.zeros((sampled - len(messages), messages.shape[1]), messages.dtype)
+    dropouts = range(len(messages), sampled)
+    return secure_sum(
+        np.concatenate([messages, missing]), modulus=mechanism.modulus, threshold=threshold, dropouts=dropouts
+    )

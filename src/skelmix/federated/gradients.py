@@ -1,0 +1,146 @@
+"""Each participant's own vector: the gradient of its loss, or the change that its local steps make to the
+model.
+
+Vectors are written into one reused float32 buffer and handed out block by block, so memory stays bounded for
+any cohort. A vector never depends on another participant's records: the guarantee is about that vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from skelmix.errors import InvalidInput
+from skelmix.federated.clients import Clients
+from skelmix.federated.layered import layered_gradients
+from skelmix.validation import positive, whole
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+BLOCK_FLOATS = 1 << 21  # 8 MB a block: it fits the caches of the steps that follow
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """FedAvg's participant: `steps` of gradient descent on its own records; its vector is (start - end) /
+    learning_rate.
+
+    Step s uses `batch` records (all of them when None), cyclically in the order of the partition. Dividing by
+    the learning rate makes one full-batch step the plain gradient, so a clip norm means the same for both.
+    """
+
+    steps: int = 1
+    learning_rate: float = 0.1
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        whole(1, steps=self.steps)
+        positive(learning_rate=self.learning_rate)
+        if self.batch is not None:
+            whole(1, batch=self.batch)
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that train, by name, in the model's own order: the layout of a participant's vector."""
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def dimension(model: nn.Module) -> int:
+    """The length of a participant's vector: the number of trainable weights."""
+    return sum(value.numel() for value in trainable(model).values())
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse models whose gradient is not a function of one participant's records, or that have nothing to
+    train."""
+    if dimension(model) == 0:
+        raise InvalidInput("the model has no trainable parameter")
+    for name, module in model.named_modules():
+        running = isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats
+        if (isinstance(module, nn.modules.batchnorm._BatchNorm) or running) and module.training:
+            raise InvalidInput(
+                f"layer {name!r} ({type(module).__name__}) mixes examples and keeps statistics, which no "
+                "noise protects: replace it by torch.nn.GroupNorm, or freeze it with .eval()"
+            )
+    for name, value in model.named_parameters():
+        if value.dtype != torch.float32 or value.device.type != "cpu":
+            raise InvalidInput(
+                f"parameter {name!r} is {value.dtype} on {value.device}: use float32 on the CPU"
+            )
+
+
+class Gradients:
+    """The vectors of participants under the model's present weights.
+
+    `loss(outputs, targets)` sees one participant's records, (r, ...) each, and returns a number or r numbers,
+    which are averaged. Any module and any loss that torch.func can differentiate will do; stacks of linear
+    layers and elementwise activations take a faster road to the same numbers.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, *, local: LocalSteps | None = None) -> None:
+        check_model(model)
+        self.model, self.loss, self.local = model, loss, local
+        self.dimension = dimension(model)
+        self._buffer = torch.empty(max(1, BLOCK_FLOATS // self.dimension), self.dimension)
+        self._layered = layered_gradients(model, loss) if local is None else None
+        frozen = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
+        frozen |= dict(model.named_buffers())
+
+        def participant_loss(weights: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+            return loss(functional_call(model, (weights, frozen), (inputs,)), targets).mean()
+
+        self._shared = vmap(grad(participant_loss), (None, 0, 0), randomness="different")
+        self._own = vmap(grad(participant_loss), (0, 0, 0), randomness="different")
+
+    def blocks(self, clients: Clients, participants: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+        """Vectors of the participants as float32 (k, dimension) views of one buffer, overwritten by the next
+        block.
+
+        The receiver may change a block in place. No participants: no block. Order may differ from
+        `participants`.
+        """
+        for inputs, targets in clients.batches(participants, limit=len(self._buffer)):
+            out = self._buffer[: len(inputs)]
+            if self._layered is not None:
+                self._layered(inputs, targets, out)
+            elif self.local is None:
+                self._write(self._shared(self._weights(), inputs, targets), out)
+            else:
+                self._write(self._change(self.local, inputs, targets), out)
+            yield out.numpy()
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in trainable(self.model).items()}
+
+    def _change(self, local: LocalSteps, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        start = self._weights()
+        own = {name: value.expand(len(inputs), *value.shape) for name, value in start.items()}
+        records = inputs.shape[1]
+        size = min(local.batch or records, records)
+        for step in range(local.steps):
+            rows = torch.arange(step * size, (step + 1) * size) % records
+            slopes = self._own(own, inputs[:, rows], targets[:, rows])
+            own = {name: value - local.learning_rate * slopes[name] for name, value in own.items()}
+        return {name: (start[name] - value) / local.learning_rate for name, value in own.items()}
+
+    @staticmethod
+    def _write(vectors: dict[str, Tensor], out: Tensor) -> None:
+        at = 0
+        for value in vectors.values():
+            width = value[0].numel()
+            out[:, at : at + width] = value.reshape(len(out), width)
+            at += width
+
+
+def set_gradients(model: nn.Module, vector: NDArray[np.float64]) -> None:
+    """Store a vector in the `.grad` of the trainable parameters, for an optimiser's step."""
+    at = 0
+    flat = torch.from_numpy(vector.astype(np.float32))
+    for value in trainable(model).values():
+        value.grad = flat[at : at + value.numel()].view(value.shape)
+        at += value.numel()

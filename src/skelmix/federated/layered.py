@@ -1,0 +1,86 @@
+"""Per-participant gradients of a stack of linear layers: outer products, with no detour through torch.func.
+
+For y = Wx + b a participant's gradient is the sum over its records of δ xᵀ (and δ), δ the derivative of its
+loss by y (Goodfellow 2015). One backward pass gives all δ, since no layer of the stack mixes examples; the
+products are written straight into the caller's buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+_ELEMENTWISE = (
+    nn.ReLU,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.GELU,
+    nn.SiLU,
+    nn.ELU,
+    nn.LeakyReLU,
+    nn.Softplus,
+    nn.Identity,
+)
+
+
+def _stack(model: nn.Module) -> list[nn.Module] | None:
+    """The layers in order, when they are all linear, elementwise or a flattening; else None."""
+    if type(model) is not nn.Sequential:
+        return None
+    layers = list(model)
+    for place, layer in enumerate(layers):
+        plain_linear = type(layer) is nn.Linear and all(p.requires_grad for p in layer.parameters())
+        flattening = place == 0 and type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
+        if not (plain_linear or flattening or type(layer) in _ELEMENTWISE):
+            return None
+        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
+            return None
+    tied = len({id(p) for layer in layers for p in layer.parameters()}) < sum(
+        1 for x in layers for _ in x.parameters()
+    )
+    return None if tied or not any(isinstance(layer, nn.Linear) for layer in layers) else layers
+
+
+def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor, Tensor], None] | None:
+    """A function (inputs (k, r, ...), targets (k, r, ...), out (k, d)) that writes the k gradients, or None.
+
+    None when the model is not a plain stack: the general road through torch.func is then to be taken.
+    """
+    layers = _stack(model)
+    if layers is None:
+        return None
+    participant_losses = vmap(lambda outputs, targets: loss(outputs, targets).mean())
+
+    def write(inputs: Tensor, targets: Tensor, out: Tensor) -> None:
+        count, records = inputs.shape[:2]
+        value = inputs.flatten(0, 1)
+        entered, left = [], []
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                entered.append(value.detach())
+                value = layer(value)
+                left.append(value)
+            else:
+                value = layer(value)
+        total = participant_losses(value.unflatten(0, (count, records)), targets).sum()
+        slopes = torch.autograd.grad(total, left)
+        at = 0
+        linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+        for layer, x, slope in zip(linear, entered, slopes, strict=True):
+            width = layer.weight.numel()
+            weight = out[:, at : at + width].view(count, *layer.weight.shape)
+            if records == 1:
+                torch.mul(slope[:, :, None], x[:, None, :], out=weight)
+            else:
+                rows = slope.unflatten(0, (count, records))
+                torch.bmm(rows.transpose(1, 2), x.unflatten(0, (count, records)), out=weight)
+            at += width
+            if layer.bias is not None:
+                out[:, at : at + layer.out_features] = slope.unflatten(0, (count, records)).sum(1)
+                at += layer.out_features
+
+    return write

@@ -1,0 +1,172 @@
+"""The privacy ledger: one line for every round that was started, on disk before anything of that round is
+used.
+
+A line is JSON with the SHA-256 of the line before it, so a changed, missing or foreign line breaks the chain.
+A last line that a crash tore counts as a started round: the ledger may overstate what was spent, never
+understate it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
+from skelmix.validation import whole
+
+_START = "0" * 64
+
+
+def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
+    body = json.dumps({**content, "previous": previous}, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f"{body}\t{digest}\n".encode(), digest
+
+
+def _parse(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
+    """The content and digest of one line, or None when it is torn, changed or does not follow `previous`."""
+    body, tab, digest = line.rpartition(b"\t")
+    if (
+        not tab
+        or hashlib.sha256(body).hexdigest().encode() != digest.rstrip(b"\n")
+        or not line.endswith(b"\n")
+    ):
+        return None
+    content = json.loads(body)
+    return (content, digest[:-1].decode()) if content.get("previous") == previous else None
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a new or renamed name in the directory survive a power failure."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file: a reader, even after a crash, sees the old content or the new one, never a mixture."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+class RunLock:
+    """Holds a run directory for this process; a second process is refused. Released on close, exit or
+    kill."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = (directory / "run.lock").open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise CorruptState(
+                f"{directory} is in use by another process: wait for it, or choose another"
+            ) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Ledger:
+    """Rounds charged to one plan. `path=None` keeps them in memory only, for simulations that are not
+    resumed.
+
+    `charged` counts the rounds started so far, `budget` those that the plan paid for. Opening a file that is
+    damaged before its last line, or that belongs to another plan or budget, raises `CorruptState`.
+    """
+
+    def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
+        whole(1, budget=budget)
+        self.budget, self.charged, self.heads = budget, 0, [_START]
+        self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
+        self._file: int | None = None
+        if path is not None:
+            self._open(path)
+
+    @property
+    def remaining(self) -> int:
+        return self.budget - self.charged
+
+    def charge(self, round: int) -> None:
+        """Record that `round` starts. Returns only when the line is on disk; raises, charging or not, if it
+        may not be.
+
+        `BudgetExhausted` when the plan's rounds are used up; `OSError` (disk full, say) before anything was
+        released. Rounds are charged in order, each once.
+        """
+        if self.remaining <= 0:
+            raise BudgetExhausted(
+                f"all {self.budget} rounds that the plan paid for are used: "
+                "training on needs a new plan, whose ε adds to this one's"
+            )
+        if round != self.charged:
+            raise InvalidInput(f"round = {round}: the next round to be charged is {self.charged}")
+        line, digest = _line(self.heads[-1], {"round": round})
+        if self._file is not None:
+            self._append(line)
+        self.heads.append(digest)
+        self.charged += 1
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _append(self, line: bytes) -> None:
+        if self._file is None:
+            raise CorruptState("the ledger is closed after a failed write: resume the run to read it again")
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError("the disk took only part of a ledger line")
+            os.fsync(self._file)
+        except OSError:
+            self.close()  # what is on disk is unknown now: only reading it again can tell
+            raise
+
+    def _open(self, path: Path) -> None:
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        if not lines:
+            line, digest = _line(_START, self._header)
+            write_atomically(path, line)
+            self.heads = [digest]
+        else:
+            self._read(path, lines)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+
+    def _read(self, path: Path, lines: list[bytes]) -> None:
+        header = _parse(lines[0], _START)
+        if header is None:
+            raise CorruptState(
+                f"{path} does not begin as a ledger: it is damaged or not one; do not train on"
+            )
+        if {**self._header, "previous": _START} != header[0]:
+            raise CorruptState(
+                f"{path} belongs to another plan, budget or kind of run: resume with the plan it was made for"
+            )
+        self.heads = [header[1]]
+        for place, line in enumerate(lines[1:]):
+            parsed = _parse(line, self.heads[-1])
+            if parsed is None and place == len(lines) - 2:
+                torn, digest = _line(self.heads[-1], {"round": place, "torn": True})
+                write_atomically(path, b"".join(lines[:-1]) + torn)
+            elif parsed is None or parsed[0].get("round") != place:
+                raise CorruptState(
+                    f"{path} is damaged at line {place + 2}: what was spent is unknown, do not train on"
+                )
+            else:
+                digest = parsed[1]
+            self.heads.append(digest)
+            self.charged += 1
+        if self.charged > self.budget:
+            raise CorruptState(f"{path} holds {self.charged} rounds, more than the plan's {self.budget}")

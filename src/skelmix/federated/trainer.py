@@ -1,0 +1,290 @@
+"""Federated training with distributed differential privacy (Bao et al. 2022, Algorithms 3 and 13), for every
+mechanism.
+
+A round: draw a cohort, write it into the ledger, sum the participants' noisy vectors, divide by the
+*expected* cohort (the actual size is not the model's to know), take one optimiser step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skelmix.accounting.report import PrivacyReport
+from skelmix.errors import CorruptState, InvalidInput, RoundFailed
+from skelmix.federated import checkpoint
+from skelmix.federated.clients import Clients
+from skelmix.federated.cohort import Diagnostics, Seconds, noisy_sum
+from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
+from skelmix.federated.ledger import Ledger, RunLock, write_atomically
+from skelmix.federated.sampling import draw_cohort, poisson
+from skelmix.noise.entropy import Entropy, ReproducibleEntropy, system_entropy
+from skelmix.plan import Plan
+from skelmix.validation import fraction, one_of, whole
+
+Record = dict[str, Any]
+Callback = Callable[["Trainer", Record], None]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to. `history` has one record a round; `private` is False after reproducible
+    randomness."""
+
+    accuracy: float | None
+    report: PrivacyReport
+    rounds: int
+    failed_rounds: int
+    seconds: float
+    seconds_per_round: float
+    wrapped_fraction: float | None
+    private: bool
+    history: list[Record]
+    split: Seconds
+
+
+class Trainer:
+    """Runs a plan's rounds on a model. `model` is changed in place; `optimizer` holds its trainable
+    parameters.
+
+    loss(outputs, targets): of one participant's records. evaluate(model) -> number, every `evaluate_every`
+    rounds and at the end. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
+    each participant independently. measure: keep the unprotected diagnostics of a simulation at evaluated
+    rounds. run_directory: makes the run durable (ledger, checkpoints, plan); without it nothing touches the
+    disk. entropy: a `ReproducibleEntropy` makes the run repeatable and *not private*; the result says so.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        clients: Clients,
+        plan: Plan,
+        optimizer: torch.optim.Optimizer,
+        *,
+        scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
+        local: LocalSteps | None = None,
+        secure: str = "ideal",
+        dropout_rate: float = 0.0,
+        evaluate: Callable[[nn.Module], float] | None = None,
+        evaluate_every: int = 50,
+        measure: bool = True,
+        callbacks: Sequence[Callback] = (),
+        run_directory: Path | str | None = None,
+        checkpoint_every: int = 20,
+        entropy: Entropy | None = None,
+    ) -> None:
+        one_of(("ideal", "protocol"), secure=secure)
+        fraction(dropout_rate=dropout_rate)
+        whole(1, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every)
+        self.gradients = Gradients(model, loss, local=local)
+        if self.gradients.dimension != plan.mechanism.dimension:
+            raise InvalidInput(
+                f"the model has {self.gradients.dimension} trainable weights, the plan is for "
+                f"{plan.mechanism.dimension}: make it with dimension=skelmix.federated.gradients.dimension(model)"
+            )
+        if len(clients) != plan.cohort.population:
+            raise InvalidInput(
+                f"{len(clients)} participants, but the plan's population is {plan.cohort.population}: sampling "
+                "would not have the rate that was accounted for; make the plan with population=len(clients)"
+            )
+        self.model, self.clients, self.plan, self.optimizer = model, clients, plan, optimizer
+        self.scheduler, self.secure, self.dropout_rate = scheduler, secure, dropout_rate
+        self.evaluate, self.evaluate_every, self.measure = evaluate, evaluate_every, measure
+        self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
+        self.seconds, self.history = Seconds(), list[Record]()
+        self.private = not isinstance(entropy, ReproducibleEntropy)
+        self._entropy = entropy or system_entropy()
+        self._root = self._entropy.bytes(32)
+        self._lock: RunLock | None = None
+        self._directory = None if run_directory is None else Path(run_directory)
+        self.ledger = self._open_directory()
+
+    @classmethod
+    def resume(
+        cls,
+        run_directory: Path | str,
+        model: nn.Module,
+        loss: Loss,
+        clients: Clients,
+        optimizer: torch.optim.Optimizer,
+        **options: Any,
+    ) -> Trainer:
+        """Continue an interrupted run with the plan in its directory. Options are those of `Trainer`.
+
+        Rounds that were started but whose model was lost stay charged: training goes on from the last
+        checkpoint with the rounds that are left. Damaged or foreign files raise `CorruptState`.
+        """
+        directory = Path(run_directory)
+        if not (directory / "plan.json").exists():
+            raise InvalidInput(f"{directory} has no plan.json: it is not the directory of a run")
+        plan = Plan.from_json((directory / "plan.json").read_text())
+        return cls(model, loss, clients, plan, optimizer, run_directory=directory, **options)._load()
+
+    def run(self) -> RunResult:
+        """Train until the plan's rounds are used up. Calling it again returns at once: the budget is
+        spent."""
+        start, done = perf_counter(), 0
+        try:
+            while self.ledger.remaining > 0:
+                self.step()
+                done += 1
+                if self.ledger.charged % self.checkpoint_every == 0 or self.ledger.remaining == 0:
+                    self.save()
+        finally:
+            if self.ledger.remaining == 0:
+                self.close()
+        return self._result(perf_counter() - start, done)
+
+    def step(self) -> Record:
+        """One round. `BudgetExhausted` when the plan's rounds are used up, before anything is computed.
+
+        A round with too few survivors changes nothing but the ledger.
+        """
+        split, round = self.seconds, self.ledger.charged
+        start = perf_counter()
+        self.ledger.charge(round)
+        charged = perf_counter()
+        split.charge += charged - start
+        entropy = self._round_entropy(round)
+        cohort = self.plan.cohort
+        sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, entropy)
+        here = sampled[poisson(len(sampled), 1 - Fraction(self.dropout_rate), entropy)]
+        split.sample += perf_counter() - charged
+        record: Record = {"round": round + 1, "sampled": len(sampled), "survivors": len(here), "opened": True}
+        last = round + 1 == self.plan.rounds
+        looked_at = last or (round + 1) % self.evaluate_every == 0
+        try:
+            self._sum_and_step(round, len(sampled), here, record, entropy, looked_at)
+        except RoundFailed:
+            record["opened"] = False
+        if self.evaluate is not None and looked_at:
+            begin = perf_counter()
+            record["accuracy"] = float(self.evaluate(self.model))
+            split.evaluate += perf_counter() - begin
+        record["seconds"] = perf_counter() - start
+        self.history.append(record)
+        for callback in self.callbacks:
+            callback(self, record)
+        return record
+
+    def save(self) -> None:
+        """Write a checkpoint now; nothing without a run directory."""
+        if self._directory is None:
+            return
+        state = checkpoint.Checkpoint(
+            round=self.ledger.charged,
+            ledger_head=self.ledger.heads[self.ledger.charged],
+            model=self.model.state_dict(),
+            optimizer=self.optimizer.state_dict(),
+            scheduler=None if self.scheduler is None else self.scheduler.state_dict(),
+            history=self.history,
+        )
+        checkpoint.save(self._directory / "checkpoint.pt", state)
+
+    def close(self) -> None:
+        """Release the run directory."""
+        self.ledger.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _sum_and_step(
+        self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
+    ) -> None:
+        blocks = self.gradients.blocks(self.clients, here)
+        watched = (
+            Diagnostics(self.plan.mechanism.clip_norm, self.gradients.dimension)
+            if self.measure and looked_at
+            else None
+        )
+        total = noisy_sum(
+            self.plan,
+            blocks if watched is None else watched.watch(blocks),
+            round=round,
+            sampled=sampled,
+            survivors=len(here),
+            secure=self.secure,
+            entropy=entropy,
+            seconds=self.seconds,
+        )
+        if watched is not None:
+            record["mean_norm"] = watched.norms / watched.participants
+            record["clipped_fraction"] = watched.clipped / watched.participants
+            record["mse"] = float(np.mean((total - watched.total) ** 2))
+        start = perf_counter()
+        set_gradients(self.model, total / self.plan.cohort.expected)
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        self.seconds.optimizer += perf_counter() - start
+
+    def _round_entropy(self, round: int) -> Entropy:
+        """Fresh system entropy; for reproducible runs, a stream of the round's own, so that a resumed run
+        repeats too."""
+        if self.private:
+            return self._entropy
+        return ReproducibleEntropy(hashlib.sha256(self._root + round.to_bytes(8, "big")).digest())
+
+    def _open_directory(self) -> Ledger:
+        text = self.plan.to_json()
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if self._directory is None:
+            return Ledger(None, plan_digest=digest, budget=self.plan.rounds, private=self.private)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock = RunLock(self._directory)
+        try:
+            stored = self._directory / "plan.json"
+            if not stored.exists():
+                write_atomically(stored, text.encode())
+            digest = hashlib.sha256(stored.read_bytes()).hexdigest()
+            path = self._directory / "ledger.jsonl"
+            ledger = Ledger(path, plan_digest=digest, budget=self.plan.rounds, private=self.private)
+        except BaseException:
+            self._lock.close()
+            raise
+        return ledger
+
+    def _load(self) -> Trainer:
+        directory, ledger = self._directory, self.ledger
+        state = None if directory is None else checkpoint.load(directory / "checkpoint.pt")
+        if state is None:
+            return self
+        if state.round > ledger.charged or ledger.heads[state.round] != state.ledger_head:
+            self.close()
+            raise CorruptState(
+                f"{directory}: checkpoint and ledger are of different runs, or ledger lines were removed"
+            )
+        self.model.load_state_dict(state.model)
+        self.optimizer.load_state_dict(state.optimizer)
+        if self.scheduler is not None and state.scheduler is not None:
+            self.scheduler.load_state_dict(state.scheduler)
+        self.history = list(state.history)
+        for lost in range(state.round, ledger.charged):
+            self.history.append({"round": lost + 1, "opened": False, "lost": True})
+        return self
+
+    def _result(self, seconds: float, done: int) -> RunResult:
+        accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]
+        wrapped = [record["wrapped_fraction"] for record in self.history if "wrapped_fraction" in record]
+        return RunResult(
+            accuracy=accuracies[-1] if accuracies else None,
+            report=replace(self.plan.report, reproducible=not self.private),
+            rounds=self.ledger.charged,
+            failed_rounds=sum(not record["opened"] for record in self.history),
+            seconds=seconds,
+            seconds_per_round=(seconds - self.seconds.evaluate) / max(done, 1),
+            wrapped_fraction=float(np.mean(wrapped)) if wrapped else None,
+            private=self.private,
+            history=self.history,
+            split=self.seconds,
+        )
