@@ -1,0 +1,358 @@
+"""Exact stochastic rounding: a real number to one of its two neighbouring integers, without bias.
+
+|x| = k + p is rounded to k + 1 with probability p, else to k, and the sign is put back. In binary floating point p
+is an exact binary fraction: its bits are compared with uniform bits, sixteen first, more on a tie. The main pass
+has no branches and vectorises; ties (one coordinate in 65,536) are settled afterwards. No probability is rounded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.noise.entropy import Entropy, system_entropy
+from skelmix.noise.table import Buffers, ExactSampler
+
+_CHUNK = 1 << 16  # coordinates a pass: words, noise and output stay in the second-level cache
+_TILE = 1 << 13  # columns of the accumulator that stay close while several rows are added
+_BLOCK = 1 << 10  # coordinates that are looked through again when one of them tied
+_PARALLEL = 1 << 20  # coordinates from which on threads pay
+_PARTS = 4  # fixed, so that a reproducible run does not depend on the number of cores
+_LARGEST = 2**31 - 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cut(magnitude: Any, unit: Any) -> Any:
+    """2^16 times the fractional part: exact, since both steps only shift the bits of a float."""
+    return (magnitude - np.floor(magnitude)) * unit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _largest(raw: Any, sign_off: Any) -> Any:
+    """The largest bit pattern without sign: orders floats by magnitude, with infinity and NaN on top."""
+    top = raw[0] & sign_off
+    for i in range(raw.size):
+        top = max(top, raw[i] & sign_off)
+    return top
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_block(x: Any, words: Any, unit: Any, total: Any) -> Any:
+    """total += x rounded, ties taken towards zero. Returns whether there may be a tie."""
+    tied = np.int32(0)
+    zero = unit - unit
+    for i in range(x.size):
+        magnitude = abs(x[i])
+        cut = np.int32(_cut(magnitude, unit))
+        word = np.int32(words[i])
+        rounded = np.int32(np.int32(magnitude) + np.int32(word < cut))
+        total[i] += -rounded if x[i] < zero else rounded
+        tied |= np.int32(word == cut)
+    return tied
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _wrap_block(x: Any, words: Any, unit: Any, noise: Any, mask: Any, out: Any) -> Any:
+    """out = (x rounded + noise) & mask, ties taken towards zero. Returns whether there may be a tie."""
+    tied = np.int32(0)
+    zero = unit - unit
+    for i in range(x.size):
+        magnitude = abs(x[i])
+        cut = np.int32(_cut(magnitude, unit))
+        word = np.int32(words[i])
+        rounded = np.int32(np.int32(magnitude) + np.int32(word < cut))
+        out[i] = ((-rounded if x[i] < zero else rounded) + noise[i]) & mask
+        tied |= np.int32(word == cut)
+    return tied
+
+
+@njit(cache=True, nogil=True)
+def _collect(x: Any, words: Any, unit: Any, base: int, open_: Any, count: int) -> int:
+    """Append base + i for each true tie: equal leading bits, and bits of p left."""
+    for i in range(x.size):
+        cut = _cut(abs(x[i]), unit)
+        if np.int32(cut) == np.int32(words[i]) and cut > np.floor(cut):
+            open_[count] = base + i
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _add_tile(
+    x: Any,
+    raw: Any,
+    sign_off: Any,
+    limit: Any,
+    left: int,
+    width: int,
+    words: Any,
+    unit: Any,
+    total: Any,
+    open_: Any,
+) -> int:
+    """Add columns left..left+width of every row of x into `total`. Returns the number of ties, -1 if a value is too large."""
+    count = 0
+    for row in range(x.shape[0]):
+        for start in range(0, width, _BLOCK):
+            stop = min(start + _BLOCK, width)
+            if _largest(raw[row, left + start : left + stop], sign_off) > limit:
+                return -1
+            piece = x[row, left + start : left + stop]
+            base = row * width + start
+            some = words[base : base + stop - start]
+            if _add_block(piece, some, unit, total[left + start : left + stop]):
+                count = _collect(piece, some, unit, base, open_, count)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _wrap_chunk(
+    x: Any,
+    raw: Any,
+    sign_off: Any,
+    limit: Any,
+    words: Any,
+    unit: Any,
+    noise: Any,
+    mask: Any,
+    out: Any,
+    open_: Any,
+) -> int:
+    """out = (x rounded + noise) & mask. Returns the number of ties, -1 if a value is too large."""
+    count = 0
+    for start in range(0, x.size, _BLOCK):
+        stop = min(start + _BLOCK, x.size)
+        if _largest(raw[start:stop], sign_off) > limit:
+            return -1
+        piece = x[start:stop]
+        some = words[start:stop]
+        if _wrap_block(piece, some, unit, noise[start:stop], mask, out[start:stop]):
+            count = _collect(piece, some, unit, start, open_, count)
+    return count
+
+
+class _Work:
+    """The constants of a float type and the working memory of one rounding loop."""
+
+    def __init__(self, dtype: np.dtype[Any], size: int, largest: int = _LARGEST) -> None:
+        integer = np.dtype(np.int32 if dtype == np.float32 else np.int64)
+        self.integer = integer
+        self.unit = dtype.type(65536.0)
+        self.sign_off = integer.type(np.iinfo(integer).max)
+        below = dtype.type(largest)
+        if below > largest:
+            below = np.nextafter(below, dtype.type(0))
+        self.limit = below.view(integer)
+        self.buffers = Buffers(size)
+
+    @staticmethod
+    def refuse() -> InvalidInput:
+        return InvalidInput(
+            f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; the output is void"
+        )
+
+
+def _settle(cut: float, entropy: Entropy) -> bool:
+    """Bernoulli with the bits of p that are left after a tie, cut - floor(cut), 64 at a time until decided."""
+    rest = Fraction(cut) % 1
+    while rest:
+        rest *= 1 << 64
+        drawn = entropy.integers_below(1 << 64)
+        if drawn != rest.__floor__():
+            return drawn < rest
+        rest %= 1
+    return False
+
+
+def _one_more(value: Any, work: _Work, entropy: Entropy) -> int:
+    """What the settled tie adds to the provisional rounding towards zero: 0, or one step away from zero."""
+    magnitude = abs(value)
+    cut = float((magnitude - np.floor(magnitude)) * work.unit)
+    return (-1 if value < 0 else 1) if _settle(cut, entropy) else 0
+
+
+def _checked(x: Any) -> NDArray[Any]:
+    array = np.asarray(x)
+    if array.dtype not in (np.float32, np.float64):
+        raise InvalidInput(f"x has dtype {array.dtype}: must be float32 or float64")
+    return np.ascontiguousarray(array)
+
+
+def _share(parts: list[Callable[[], None]]) -> None:
+    """Run the parts on as many threads as there are cores; the kernels release the interpreter's lock."""
+    workers = min(
+        len(parts), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    if workers == 1:
+        for part in parts:
+            part()
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(part) for part in parts]:
+            done.result()
+
+
+def _cuts(size: int, grain: int) -> list[tuple[int, int]]:
+    step = -(-size // (_PARTS * grain)) * grain
+    return [(start, min(start + step, size)) for start in range(0, size, step)]
+
+
+def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = None) -> None:
+    """Add every row of x, each coordinate stochastically rounded, into `accumulator`: exact, independent roundings.
+
+    x is float32 or float64, (d,) or (k, d); `accumulator` is a C-contiguous int32 or int64 array (d,). An int32 sum
+    wraps modulo 2^32 (harmless for a modulus of up to 32 bits). Zero rows change nothing. NaN, infinity and magnitudes above
+    2^31 - 1 raise InvalidInput, and the accumulator is void then.
+    """
+    rows = np.atleast_2d(_checked(x))
+    if accumulator.dtype not in (np.int32, np.int64) or not accumulator.flags.c_contiguous:
+        raise InvalidInput("accumulator: must be a C-contiguous int32 or int64 array")
+    if rows.ndim != 2 or accumulator.shape != rows.shape[1:]:
+        raise InvalidInput(
+            f"x has shape {np.shape(x)}, accumulator {accumulator.shape}: must be (k, d) and (d,)"
+        )
+    entropy = system_entropy() if entropy is None else entropy
+    width = rows.shape[1]
+    if rows.size < _PARALLEL or width < _PARTS * _BLOCK:
+        _add_columns(rows, 0, width, accumulator, entropy)
+        return
+
+    def part(left: int, right: int, own: Entropy) -> Callable[[], None]:
+        return lambda: _add_columns(rows, left, right, accumulator, own)
+
+    _share([part(left, right, entropy.spawn()) for left, right in _cuts(width, _BLOCK)])
+
+
+def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any], entropy: Entropy) -> None:
+    work = _Work(rows.dtype, _CHUNK)
+    raw = rows.view(work.integer)
+    buffers = work.buffers
+    for start in range(left, right, _TILE):
+        width = min(_TILE, right - start)
+        several = _CHUNK // width
+        for top in range(0, rows.shape[0], several):
+            block = rows[top : top + several]
+            words = buffers.words[: block.shape[0] * width]
+            entropy.fill(words)
+            ties = _add_tile(
+                block,
+                raw[top : top + several],
+                work.sign_off,
+                work.limit,
+                start,
+                width,
+                words,
+                work.unit,
+                total,
+                buffers.open,
+            )
+            if ties < 0:
+                raise work.refuse()
+            for position in buffers.open[:ties]:
+                row, column = divmod(int(position), width)
+                total[start + column] += _one_more(block[row, start + column], work, entropy)
+
+
+def round_and_noise(
+    x: Any,
+    sampler: ExactSampler | None,
+    out: NDArray[Any],
+    entropy: Entropy | None = None,
+    *,
+    bits: int | None = None,
+) -> NDArray[Any]:
+    """out = (x stochastically rounded + a sample of the law) for each coordinate, in one pass; returns `out`.
+
+    x is float32 or float64 of any shape, `out` C-contiguous of the same shape. An unsigned `out` holds the result modulo 2^bits
+    (bits: its full width unless given); a signed one (int32, int64) the integer itself. Exact: see the module. Without
+    a sampler it rounds only. Magnitudes above 2^31 - 1 (2^30 for int32 with noise), NaN and infinity raise InvalidInput,
+    and `out` is void then.
+    """
+    values = _checked(x)
+    if out.shape != values.shape or not out.flags.c_contiguous:
+        raise InvalidInput(
+            f"out has shape {out.shape}: must be C-contiguous and of the shape of x, {values.shape}"
+        )
+    mask = _mask(out.dtype, bits)
+    entropy = system_entropy() if entropy is None else entropy
+    largest = 1 << 30 if out.dtype == np.int32 and sampler is not None else _LARGEST
+    flat, target = values.reshape(-1), out.reshape(-1)
+    if flat.size < _PARALLEL:
+        _wrap_range(flat, sampler, target, mask, largest, entropy)
+        return out
+
+    def part(left: int, right: int, own: Entropy) -> Callable[[], None]:
+        return lambda: _wrap_range(flat[left:right], sampler, target[left:right], mask, largest, own)
+
+    _share([part(left, right, entropy.spawn()) for left, right in _cuts(flat.size, _CHUNK)])
+    return out
+
+
+def _mask(dtype: np.dtype[Any], bits: int | None) -> np.int64:
+    if dtype in (np.int32, np.int64) and bits is None:
+        return np.int64(-1)
+    if dtype.kind != "u" or dtype.itemsize > 4:
+        raise InvalidInput(
+            f"out has dtype {dtype}: must be uint8, uint16 or uint32, or int32 or int64 without bits"
+        )
+    width = 8 * dtype.itemsize
+    if bits is not None and not 1 <= bits <= width:
+        raise InvalidInput(f"bits = {bits}: must be in 1..{width} for {dtype}")
+    return np.int64((1 << (width if bits is None else bits)) - 1)
+
+
+def _wrap_range(
+    x: NDArray[Any],
+    sampler: ExactSampler | None,
+    out: NDArray[Any],
+    mask: np.int64,
+    largest: int,
+    entropy: Entropy,
+) -> None:
+    work = _Work(x.dtype, min(_CHUNK, x.size), largest)
+    raw = x.view(work.integer)
+    buffers = work.buffers
+    noise = np.zeros(buffers.words.size, np.int8 if sampler is None else sampler.dtype)
+    for start in range(0, x.size, _CHUNK):
+        piece, target = x[start : start + _CHUNK], out[start : start + _CHUNK]
+        some = noise[: piece.size]
+        if sampler is not None:
+            sampler.sample_chunk(some, buffers, entropy)
+        words = buffers.words[: piece.size]
+        entropy.fill(words)
+        ties = _wrap_chunk(
+            piece,
+            raw[start : start + _CHUNK],
+            work.sign_off,
+            work.limit,
+            words,
+            work.unit,
+            some,
+            mask,
+            target,
+            buffers.open,
+        )
+        if ties < 0:
+            raise work.refuse()
+        for i in buffers.open[:ties]:
+            step = _one_more(piece[i], work, entropy)
+            target[i] = out.dtype.type((int(target[i]) + step) & int(mask))
+
+
+def round_stochastic(
+    x: Any, *, out: NDArray[Any] | None = None, entropy: Entropy | None = None
+) -> NDArray[Any]:
+    """x stochastically rounded, exactly, as int32 (or into a signed or unsigned `out`, see `round_and_noise`).
+
+    E[result] = x and |result - x| < 1 for every coordinate; integers stay as they are.
+    """
+    target = np.empty(np.shape(x), np.int32) if out is None else out
+    return round_and_noise(x, None, target, entropy)
