@@ -100,8 +100,9 @@ def _claim(mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta:
     order, mu, slack = None, None, 0.0
     q = cohort.sampling_probability
     if bound == "composition":
-        epsilon = composed_epsilon(mechanism, q, rounds, delta)
-        aggregator = composed_epsilon(mechanism, 1.0, rounds, delta)
+        amplified = q if cohort.sampling == "poisson" else 1.0
+        epsilon = closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta)
+        aggregator = closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
     elif bound in ("paper", "rdp"):
         curve = mechanism.rdp(DEFAULT_ORDERS)
         epsilon, order = rdp_epsilon(curve, cohort, rounds, delta)
@@ -136,6 +137,19 @@ def rdp_epsilon(curve: RdpCurve, cohort: Cohort, rounds: int, delta: float) -> t
     return conversion.epsilon(curve * rounds, delta) if curve.orders else (math.inf, 0)
 
 
+def _certified(
+    mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta: float
+) -> tuple[gaussian_dp.GaussianCertificate, float]:
+    """The certificate of one round and the ε of all of them; the slack is chosen for an ε near the answer."""
+    guess, _ = rdp_epsilon(mechanism.rdp(DEFAULT_ORDERS), cohort, rounds, delta)
+    slack = slack_budget(PrivacyTarget(min(max(guess, 1e-3), 50.0), delta), cohort, rounds)
+    certificate = mechanism.certificate(bound, slack)
+    epsilon = gaussian_dp.pld_epsilon(
+        certificate, delta=delta, rounds=rounds, sampling_probability=cohort.sampling_probability
+    )
+    return certificate, epsilon
+
+
 def slack_budget(target: PrivacyTarget, cohort: Cohort, rounds: int) -> float:
     """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ over all rounds."""
     return SLACK_SHARE * target.delta / (math.exp(target.epsilon) * rounds * cohort.sampling_probability)
@@ -148,12 +162,20 @@ def least_noise(
 
     start: where to look first. Raises `PrivacyUnattainable` when no noise does it.
     """
-    if bound in ("gdp", "flat"):
+    if bound in ("gdp", "flat", "pld"):
         slack = slack_budget(target, cohort, rounds)
-        mu = gaussian_dp.largest_mu(
-            target.epsilon, target.delta * (1 - SLACK_SHARE), rounds, cohort.sampling_probability
+        share = 0.0 if bound == "pld" else SLACK_SHARE
+        goal = gaussian_dp.largest_mu(
+            target.epsilon, target.delta * (1 - share), rounds, cohort.sampling_probability
         )
-        return calibration.least_noise(lambda noise: build(noise).certificate(bound, slack).mu, mu, start=start)
-    return calibration.least_noise(
-        lambda noise: _claim(build(noise), bound, cohort, rounds, target.delta).epsilon, target.epsilon, start=start
-    )
+
+        def cost(noise: float) -> float:
+            return build(noise).certificate(bound, slack).mu
+
+    else:
+        goal = target.epsilon
+
+        def cost(noise: float) -> float:
+            return _claim(build(noise), bound, cohort, rounds, target.delta).epsilon
+
+    return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start)

@@ -15,7 +15,6 @@ import numpy as np
 
 from skelmix import validation
 from skelmix.accounting import calibration, closed_form, gaussian_dp
-from skelmix.accounting.curve import DEFAULT_ORDERS
 from skelmix.accounting.prediction import PredictedError, predict
 from skelmix.accounting.report import PrivacyReport
 from skelmix.claim import Cohort, PrivacyTarget, claim, least_noise, rdp_epsilon
@@ -426,9 +425,7 @@ def _central_multiplier(epsilon: float, delta: float, cohort: Cohort, rounds: in
     if not renyi and cohort.sampling != "fixed":
         return 1 / gaussian_dp.largest_mu(epsilon, delta, rounds, cohort.sampling_probability)
     return calibration.least_noise(
-        lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier, 1.0, DEFAULT_ORDERS), cohort, rounds, delta)[0],
-        epsilon,
-        start=1.0,
+        lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier**2, 1.0), cohort, rounds, delta)[0], epsilon, 1e-3, 1e9, guess=1.0
     )
 
 

@@ -1,0 +1,191 @@
+"""A plan meets its target from the private side, says what it assumes, and survives the wire without being believed."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import skelmix as sk
+from skelmix.claim import claim
+from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
+from skelmix.plan import Plan, account
+
+TARGET = sk.PrivacyTarget(epsilon=3.0, delta=1e-5)
+PAPER = sk.Cohort(expected=240, population=60_000)
+MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd", "gaussian")
+
+
+def paper_plan(**changed):
+    settings = dict(dimension=63_610, clip_norm=1.0, bits=8, rounds=1000, cohort=PAPER) | changed
+    return sk.plan(TARGET, **settings)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_noise_is_the_least_that_meets_the_target(mechanism):
+    plan = sk.plan(
+        sk.PrivacyTarget(2.0, 1e-5), dimension=1000, bits=20, cohort=sk.Cohort(100, 100, sampling="none"), mechanism=mechanism
+    )
+    assert plan.report.epsilon <= 2.0
+    less = replace(plan.mechanism, total_noise=plan.mechanism.total_noise * 0.999)
+    if mechanism == "cpsgd":
+        less = replace(plan.mechanism, total_noise=math.floor(plan.mechanism.total_noise * 0.998))
+    assert claim(less, bound=plan.report.bound, cohort=plan.cohort, rounds=1, delta=1e-5).epsilon > 2.0
+
+
+@pytest.mark.parametrize(("bound", "low", "high", "order"), [("paper", 2.9978, 2.9998, 5), ("rdp", 1.7005, 1.705, None)])
+def test_the_check_value_of_the_authors(bound, low, high, order):
+    found = account(
+        noise=5.95, delta=1e-5, dimension=63_610, bits=8, rounds=1000, cohort=PAPER, scale=64.0, bound=bound
+    )
+    assert low <= found.report.epsilon <= high
+    assert order is None or found.report.order == order
+
+
+@pytest.mark.parametrize(("scale", "over_central"), [(4, 1.065), (16, 1.006), (64, 1.001)])
+def test_rdp_noise_is_close_to_the_central_gaussian(scale, over_central):
+    plan = paper_plan(bound="rdp", scale=float(scale), bits=16)
+    deviation = math.sqrt(2 * plan.mechanism.total_noise) / scale
+    assert 1.0 <= deviation / math.sqrt(plan.central_gaussian_mse_rdp) <= over_central
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "scale", "most"), [(3.0, 64.0, 0.637), (3.0, 12.0, 0.646), (3.0, 3.0, 0.70), (1.0, 64.0, 0.868)]
+)
+def test_tight_noise_is_close_to_the_central_gaussian_at_its_best(epsilon, scale, most):
+    plan = sk.plan(sk.PrivacyTarget(epsilon, 1e-5), dimension=65_536, bits=16, rounds=1000, cohort=PAPER, scale=scale)
+    assert math.sqrt(2 * plan.mechanism.total_noise) / scale <= most
+    assert plan.report.bound in ("flat", "gdp", "rdp")
+
+
+def test_tight_is_never_worse_than_any_of_its_parts():
+    tight = paper_plan(scale=16.0).mechanism.total_noise
+    for bound in ("rdp", "gdp", "flat", "paper"):
+        try:
+            rival = paper_plan(scale=16.0, bound=bound).mechanism.total_noise
+        except PrivacyUnattainable:
+            continue
+        assert tight <= rival * 1.001
+
+
+def test_noise_shares_cover_dropouts_and_collusion():
+    cohort = sk.Cohort(expected=240, population=60_000, dropout_tolerance=0.1, colluding=6)
+    plan = paper_plan(cohort=cohort, scale=64.0)
+    assert cohort.min_survivors(240) == 216
+    assert plan.mechanism.shares == 210
+    assert plan.mechanism.noise == pytest.approx(plan.mechanism.total_noise / 210)
+    assert plan.report.min_survivors == 216
+    assert plan.predicted.noise == pytest.approx(2 * plan.mechanism.total_noise * 240 / 210 / 64**2)
+
+
+def test_the_aggregator_has_no_amplification():
+    report = paper_plan(scale=64.0).report
+    assert report.epsilon_aggregator > 10 * report.epsilon
+    assert "aggregator" in report.card()
+
+
+def test_everyone_in_every_round_has_nothing_to_amplify():
+    plan = sk.plan(TARGET, dimension=1000, bits=16, cohort=sk.Cohort(100, 100, sampling="none"))
+    assert plan.report.epsilon_aggregator == pytest.approx(plan.report.epsilon, rel=1e-6)
+
+
+def test_fixed_size_sampling_is_accounted_as_such():
+    fixed = paper_plan(cohort=sk.Cohort(240, 60_000, sampling="fixed"), scale=64.0, bound="rdp")
+    poisson = paper_plan(scale=64.0, bound="rdp")
+    assert fixed.report.sampling == "fixed"
+    assert fixed.mechanism.total_noise > poisson.mechanism.total_noise
+
+
+@pytest.mark.parametrize("mechanism", ["smm", "skellam"])
+def test_json_round_trip_proves_the_claim_again(mechanism):
+    plan = sk.plan(TARGET, dimension=100, bits=16, cohort=sk.Cohort(50, 50, sampling="none"), mechanism=mechanism)
+    again = Plan.from_json(plan.to_json())
+    assert again.mechanism == plan.mechanism
+    assert again.report == plan.report
+
+
+def test_a_plan_that_lies_about_its_noise_is_refused():
+    plan = sk.plan(TARGET, dimension=100, bits=16, cohort=sk.Cohort(50, 50, sampling="none"))
+    data = json.loads(plan.to_json())
+    data["mechanism"]["total_noise"] /= 2
+    with pytest.raises(InvalidInput, match="do not use it"):
+        Plan.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 1}', '{"format": 2}', "\x00", '{"format": 1, "target": 3}'])
+def test_what_is_not_a_plan_is_refused(text):
+    with pytest.raises(SkelmixError):
+        Plan.from_json(text)
+
+
+def test_bits_that_cannot_carry_the_noise_name_those_that_can():
+    with pytest.raises(BitsTooFew, match=r"bits = \d+"):
+        sk.plan(TARGET, dimension=1000, bits=4, cohort=sk.Cohort(100, 100, sampling="none"), scale=64.0)
+
+
+def test_the_planned_scale_beats_its_neighbours():
+    plan = paper_plan(alignment=0.0)
+    for factor in (0.5, 2.0):
+        rival = paper_plan(alignment=0.0, scale=plan.mechanism.scale * factor)
+        assert plan.predicted.mse <= rival.predicted.mse
+
+
+def test_rotation_seeds_differ_between_plans():
+    assert paper_plan(scale=64.0).mechanism.rotation_seed != paper_plan(scale=64.0).mechanism.rotation_seed
+
+
+def test_an_impossible_target_is_refused():
+    with pytest.raises(PrivacyUnattainable):
+        sk.plan(sk.PrivacyTarget(1e-9, 1e-300), dimension=10, bits=32, cohort=sk.Cohort(2, 2, sampling="none"), bound="rdp")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dimension": 0}, {"bits": 0}, {"bits": 33}, {"clip_norm": -1.0}, {"rounds": 0}, {"mechanism": "laplace"},
+        {"bound": "loose"}, {"scale": 0.0}, {"scale": math.nan}, {"alignment": 1.5}, {"alignment": -0.5},
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused(changed):
+    with pytest.raises(InvalidInput):
+        paper_plan(**changed)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        dict(expected=0, population=10), dict(expected=11, population=10), dict(expected=5, population=10, sampling="none"),
+        dict(expected=5, population=10, colluding=5), dict(expected=5, population=10, dropout_tolerance=1.0),
+        dict(expected=5, population=10, sampling="bernoulli"),
+    ],
+)  # fmt: skip
+def test_bad_cohorts_are_refused(arguments):
+    with pytest.raises(InvalidInput):
+        sk.Cohort(**arguments)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.nan, 1e-5), (1, 0), (1, 1), (1, 2)])
+def test_bad_targets_are_refused(epsilon, delta):
+    with pytest.raises(InvalidInput):
+        sk.PrivacyTarget(epsilon, delta)
+
+
+def test_prediction_matches_the_measured_error():
+    n, d = 60, 4096
+    plan = sk.plan(TARGET, dimension=d, bits=12, cohort=sk.Cohort(n, n, sampling="none"), alignment=0.0, scale=20.0)
+    generator = np.random.default_rng(1)
+    errors = []
+    for turn in range(20):
+        x = generator.standard_normal((n, d))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        total = plan.mechanism.decode(plan.mechanism.encode_sum(x, round=turn), round=turn)
+        errors.append(np.mean((total - x.sum(axis=0)) ** 2))
+    # 81,920 squared errors: relative deviation of their mean is about 0.5 %
+    assert np.mean(errors) == pytest.approx(plan.predicted.mse, rel=0.03)
+
+
+def test_the_card_says_what_is_promised_and_assumed():
+    text = str(paper_plan(scale=64.0))
+    for word in ("differential privacy", "zero vector", "survivors", "aggregator", "central Gaussian"):
+        assert word in text
