@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.errors import RoundFailed
 from skelmix.noise.entropy import Entropy
-from skelmix.plan import Plan
+
+if TYPE_CHECKING:
+    from skelmix.plan import Plan
 
 
 @dataclass

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,8 +28,10 @@ from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradien
 from skelmix.federated.ledger import Ledger, RunLock, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, system_entropy
-from skelmix.plan import Plan
 from skelmix.validation import fraction, one_of, whole
+
+if TYPE_CHECKING:
+    from skelmix.plan import Plan
 
 Record = dict[str, Any]
 Callback = Callable[["Trainer", Record], None]
@@ -90,12 +92,12 @@ class Trainer:
         if self.gradients.dimension != plan.mechanism.dimension:
             raise InvalidInput(
                 f"the model has {self.gradients.dimension} trainable weights, the plan is for "
-                f"{plan.mechanism.dimension}: make it with dimension=skelmix.federated.gradients.dimension(model)"
+                f"{plan.mechanism.dimension}: make the plan with dimension={self.gradients.dimension}"
             )
         if len(clients) != plan.cohort.population:
             raise InvalidInput(
-                f"{len(clients)} participants, but the plan's population is {plan.cohort.population}: sampling "
-                "would not have the rate that was accounted for; make the plan with population=len(clients)"
+                f"{len(clients)} participants, but the plan's population is {plan.cohort.population}: "
+                "sampling would not have the rate that was accounted for; plan for that population"
             )
         self.model, self.clients, self.plan, self.optimizer = model, clients, plan, optimizer
         self.scheduler, self.secure, self.dropout_rate = scheduler, secure, dropout_rate
@@ -124,6 +126,8 @@ class Trainer:
         Rounds that were started but whose model was lost stay charged: training goes on from the last
         checkpoint with the rounds that are left. Damaged or foreign files raise `CorruptState`.
         """
+        from skelmix.plan import Plan
+
         directory = Path(run_directory)
         if not (directory / "plan.json").exists():
             raise InvalidInput(f"{directory} has no plan.json: it is not the directory of a run")

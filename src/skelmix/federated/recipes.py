@@ -1,0 +1,127 @@
+"""Ready-made parts of a training run: models, optimisers, tensors of an image set, test accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skelmix.datasets.catalogue import Images
+from skelmix.datasets.partition import Partition
+from skelmix.errors import InvalidInput
+from skelmix.federated.clients import Clients
+from skelmix.validation import positive
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+    "momentum": partial(torch.optim.SGD, momentum=0.9),
+}
+
+
+def mlp(pixels: int = 784, classes: int = 10) -> nn.Module:
+    """The paper's network: one hidden layer of 80 ReLU neurons; 63,610 weights for 28 by 28 pixels, 10
+    classes."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 80), nn.ReLU(), nn.Linear(80, classes))
+
+
+def cnn(pixels: int = 784, classes: int = 10) -> nn.Module:
+    """A small convolutional network for square images: 16 and 32 filters, then a linear layer; no layer mixes
+    examples."""
+    side = round(pixels**0.5)
+    if side * side != pixels:
+        raise InvalidInput(
+            f"the cnn needs square images, these have {pixels} pixels: use the mlp or a factory of your own"
+        )
+    width = 32 * (((side + 1) // 2 + 1) // 2) ** 2
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Unflatten(1, (1, side, side)),
+        nn.Conv2d(1, 16, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(width, classes),
+    )
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "cnn": cnn}
+
+
+def build_model(name: str, *, pixels: int, classes: int, seed: int | None = None) -> nn.Module:
+    """`mlp`, `cnn`, or `package.module:factory`, a function without arguments that returns a module.
+
+    The initial weights are public; a seed makes them repeatable and leaves torch's own generator as it was.
+    """
+    with torch.random.fork_rng(devices=[]):
+        if seed is None:
+            torch.seed()
+        else:
+            torch.manual_seed(seed)
+        if name in MODELS:
+            return MODELS[name](pixels, classes)
+        made = _factory(name)()
+    if not isinstance(made, nn.Module):
+        raise InvalidInput(
+            f"model = {name!r} returned {type(made).__name__}: it must return a torch.nn.Module"
+        )
+    return made
+
+
+def _factory(name: str) -> Callable[[], Any]:
+    place, _, attribute = name.partition(":")
+    try:
+        factory: Callable[[], Any] = getattr(import_module(place), attribute)
+        return factory
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"model = {name!r}: choose {', '.join(MODELS)}, or package.module:factory to import ({error})"
+        ) from error
+
+
+def build_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """An optimiser by name over the model's trainable parameters."""
+    if name not in OPTIMIZERS:
+        raise InvalidInput(f"optimizer = {name!r}: choose {', '.join(OPTIMIZERS)}")
+    positive(lr=lr)
+    return OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad], lr=lr)
+
+
+def pixels_of(images: np.ndarray[Any, np.dtype[np.uint8]]) -> torch.Tensor:
+    """Images as float32 in [0, 1], flattened: (count, pixels)."""
+    return torch.from_numpy(images.reshape(len(images), -1).astype(np.float32) / np.float32(255))
+
+
+def clients_of(images: Images, partition: Partition | None = None) -> Clients:
+    """The training records as participants: one each, or as the partition says."""
+    targets = torch.from_numpy(images.train_labels.copy())
+    if partition is None:
+        return Clients(pixels_of(images.train_images), targets)
+    return Clients(pixels_of(images.train_images), targets, partition)
+
+
+class Accuracy:
+    """Fraction of the test records whose largest output is the label."""
+
+    def __init__(self, images: Images) -> None:
+        self.inputs, self.targets = pixels_of(images.test_images), torch.from_numpy(images.test_labels.copy())
+
+    def __call__(self, model: nn.Module) -> float:
+        training = model.training
+        model.eval()
+        try:
+            with torch.inference_mode():
+                right = sum(
+                    int((model(x).argmax(1) == y).sum())
+                    for x, y in zip(self.inputs.split(2048), self.targets.split(2048), strict=True)
+                )
+        finally:
+            model.train(training)
+        return right / len(self.targets)
