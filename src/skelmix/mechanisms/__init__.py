@@ -1,1 +1,53 @@
-"""What a participant sends and what the aggregator makes of the sum."""
+"""The mechanisms, loaded when they are first asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skelmix.mechanisms.binomial import Binomial
+    from skelmix.mechanisms.central_gaussian import CentralGaussian
+    from skelmix.mechanisms.clips import FlatClip, L2Clip, MixtureClip
+    from skelmix.mechanisms.discrete_gaussian import DiscreteGaussian
+    from skelmix.mechanisms.gaussian_mixture import GaussianMixture
+    from skelmix.mechanisms.mechanism import EncodeStats, Mechanism
+    from skelmix.mechanisms.registry import mechanism_from_dict
+    from skelmix.mechanisms.skellam import Skellam
+    from skelmix.mechanisms.skellam_mixture import SkellamMixture
+
+__all__ = [
+    "Binomial",
+    "CentralGaussian",
+    "DiscreteGaussian",
+    "EncodeStats",
+    "FlatClip",
+    "GaussianMixture",
+    "L2Clip",
+    "Mechanism",
+    "MixtureClip",
+    "Skellam",
+    "SkellamMixture",
+    "mechanism_from_dict",
+]
+
+_HOMES = {
+    "Binomial": "binomial",
+    "CentralGaussian": "central_gaussian",
+    "DiscreteGaussian": "discrete_gaussian",
+    "EncodeStats": "mechanism",
+    "FlatClip": "clips",
+    "GaussianMixture": "gaussian_mixture",
+    "L2Clip": "clips",
+    "Mechanism": "mechanism",
+    "MixtureClip": "clips",
+    "Skellam": "skellam",
+    "SkellamMixture": "skellam_mixture",
+    "mechanism_from_dict": "registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,70 @@
+"""Run independent pieces of work on the cores of this machine: kernels release the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+from typing import TypeVar
+
+from skelmix.validation import whole
+
+T = TypeVar("T")
+_limit: ContextVar[int | None] = ContextVar("skelmix_threads", default=None)
+
+
+def worker_count() -> int:
+    """Threads that encoding uses: the cores this process may run on, or the limit of `at_most`."""
+    limit = _limit.get()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if limit is None else min(limit, cores)
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Within the block, encoding uses at most this many threads (>= 1)."""
+    whole(1, threads=threads)
+    token = _limit.set(int(threads))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
+    """job(item) for every item, in no promised order.
+
+    Items are pulled in the caller's thread, at most two a worker ahead of the work, so a generator of any
+    length needs constant memory. The first failure stops the pulling and is raised when the jobs under way
+    have ended. The threads live for this call only, which keeps a later fork safe.
+    """
+    source = iter(items)
+    head = [item for _, item in zip(range(2), source, strict=False)]
+    workers = worker_count()
+    if workers == 1 or len(head) < 2:
+        for item in chain(head, source):
+            job(item)
+        return
+    slots = threading.Semaphore(2 * workers)
+    failures: list[BaseException] = []
+
+    def guarded(item: T) -> None:
+        try:
+            job(item)
+        except BaseException as failure:  # handed to the caller below
+            failures.append(failure)
+        finally:
+            slots.release()
+
+    with ThreadPoolExecutor(workers) as pool:
+        for item in chain(head, source):
+            slots.acquire()
+            if failures:
+                break
+            pool.submit(guarded, item)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,75 @@
+"""Vectors in blocks of rows: from an array, without copying it, or from an iterable of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.validation import real_vectors
+
+Block = tuple[int, Any]  # number of its first row, rows
+
+
+def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
+    """A (participants, dimension) view and whether it was one vector. Shape and dtype are checked, values
+    are not."""
+    array = _array(vectors)
+    single = array.ndim == 1
+    rows = array[None, :] if single else array
+    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] != dimension or rows.dtype.kind not in "fiu":
+        real_vectors(vectors, dimension)  # raises, and says what is wrong
+    return rows, single
+
+
+def as_blocks(vectors: Any, rows: int, dimension: int | None = None) -> Iterator[Block]:
+    """Blocks of at most `rows` rows.
+
+    What comes from an iterable is copied, since generators like to fill the same array again; single
+    vectors are put together into blocks.
+    """
+    if hasattr(vectors, "__array__"):
+        array = _array(vectors)
+        if array.ndim == 1:
+            array = array[None, :]
+        for start in range(0, array.shape[0], rows):
+            yield start, array[start : start + rows]
+        return
+    if not isinstance(vectors, Iterable):
+        raise InvalidInput(
+            f"vectors: must be an array or an iterable of vectors, got {type(vectors).__name__}"
+        )
+    yield from _gathered(vectors, rows, dimension)
+
+
+def _gathered(vectors: Iterable[Any], rows: int, dimension: int | None) -> Iterator[Block]:
+    start = 0
+    held: list[NDArray[Any]] = []
+    for item in vectors:
+        array = _array(item)
+        if array.ndim != 1:
+            if held:
+                yield start, np.stack(held)
+                start, held = start + len(held), []
+            for begin in range(0, max(1, len(array)), rows):
+                yield start + begin, array[begin : begin + rows].copy()
+            start += len(array)
+            continue
+        if dimension is not None and array.shape != (dimension,):
+            real_vectors(
+                item, dimension, name=f"vector {start + len(held)}"
+            )  # raises, and says what is wrong
+        held.append(array.copy())
+        if len(held) == rows:
+            yield start, np.stack(held)
+            start, held = start + len(held), []
+    if held:
+        yield start, np.stack(held)
+
+
+def _array(vectors: Any) -> NDArray[Any]:
+    detach = getattr(vectors, "detach", None)
+    return np.asarray(detach() if callable(detach) else vectors)

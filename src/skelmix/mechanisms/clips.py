@@ -1,0 +1,104 @@
+"""What bounds a participant's vector on the integer grid, before rounding: three clips of the mixtures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.encoding.clipping import clip_l2, clip_linf, clip_mixture
+from skelmix.errors import InvalidInput
+from skelmix.validation import positive, whole
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """What a clip changed: rows, and coordinates by the L-infinity clamp."""
+
+    rows: int
+    coordinates: int = 0
+
+
+@dataclass(frozen=True)
+class L2Clip:
+    """‖x‖₂ <= γΔ and nothing else: all that the certified bound of the mixtures needs."""
+
+    kind = "l2"
+
+    def apply(self, x: NDArray[Any], radius: float) -> Clipped:
+        return Clipped(int(clip_l2(x, radius).sum()))
+
+    def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
+        """(L1, L2, L-infinity) bounds of a clipped vector with radius γΔ."""
+        return math.sqrt(dimension) * radius, radius, radius
+
+
+@dataclass(frozen=True)
+class FlatClip:
+    """‖x‖₂ <= γΔ, then |x_j| <= linf on the integer grid: after rotation few coordinates are touched.
+
+    linf > 0 is a real number; it makes the mixture a Gaussian mechanism for every accountant.
+    """
+
+    linf: float
+    kind = "flat"
+
+    def __post_init__(self) -> None:
+        positive(linf=self.linf)
+
+    def apply(self, x: NDArray[Any], radius: float) -> Clipped:
+        return Clipped(int(clip_l2(x, radius).sum()), clip_linf(x, self.linf))
+
+    def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
+        root = math.sqrt(dimension)
+        largest = min(self.linf, radius)
+        return min(root * radius, dimension * largest), min(radius, root * largest), largest
+
+
+@dataclass(frozen=True)
+class MixtureClip:
+    """The paper's Algorithm 5: Σ(x² + p - p²) <= c, by default c = γ²Δ², and ⌈|x_j|⌉ <= linf, an integer >=
+    1."""
+
+    linf: int
+    c: float | None = None
+    kind = "mixture"
+
+    def __post_init__(self) -> None:
+        whole(1, linf=self.linf)
+        if self.c is not None:
+            positive(c=self.c)
+
+    def threshold(self, radius: float) -> float:
+        return radius * radius if self.c is None else float(self.c)
+
+    def apply(self, x: NDArray[Any], radius: float) -> Clipped:
+        before = np.count_nonzero(np.abs(x) > self.linf)
+        return Clipped(int(clip_mixture(x, self.threshold(radius), self.linf).sum()), int(before))
+
+    def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
+        c = self.threshold(radius)  # x² <= v and |x| <= v coordinate by coordinate
+        return min(c, math.sqrt(dimension * c)), math.sqrt(c), float(self.linf)
+
+
+Clip = L2Clip | FlatClip | MixtureClip
+
+
+def clip_to_dict(clip: Clip) -> dict[str, Any]:
+    return {"kind": clip.kind, **vars(clip)}
+
+
+def clip_from_dict(data: Any) -> Clip:
+    """The clip that `clip_to_dict` wrote; unknown kinds and fields raise `InvalidInput`."""
+    kinds: dict[str, type[Clip]] = {"l2": L2Clip, "flat": FlatClip, "mixture": MixtureClip}
+    fields = dict(data) if isinstance(data, dict) else {}
+    kind = kinds.get(str(fields.pop("kind", None)))
+    if kind is None:
+        raise InvalidInput(f"clip = {data!r}: must be an object whose kind is one of {', '.join(kinds)}")
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise InvalidInput(f"clip = {data!r}: {error}") from error

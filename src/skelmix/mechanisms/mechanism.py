@@ -1,0 +1,304 @@
+"""A mechanism: what a participant sends, and what the aggregator makes of the sum, as one list of steps.
+
+`encode` is Bao et al. 2022, Algorithm 4 (Algorithm 14 for the discrete Gaussian): rotate, scale, clip,
+round, add noise, wrap. `decode` is Algorithm 6: unwrap, rotate back, scale back. With rotate=False and
+scale=1 the steps are the paper's Algorithms 2 and 12, and in one dimension Algorithms 1 and 11.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from queue import SimpleQueue
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix import validation
+from skelmix.encoding.rotation import SEED_BYTES, padded, rotate, unrotate
+from skelmix.encoding.threads import for_each, worker_count
+from skelmix.encoding.wrapping import unwrap, wire_dtype, wrap, wrapped_coordinates
+from skelmix.errors import InvalidInput
+from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
+from skelmix.mechanisms.clips import Clipped
+from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
+from skelmix.noise.laws import BallLaw, Binomial, Law, Skellam
+from skelmix.noise.table import ExactSampler, sampler
+
+_LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
+
+
+@dataclass
+class EncodeStats:
+    """What happened in a simulation; `encode_sum` adds to it. None of it may be released: it is not
+    private."""
+
+    participants: int = 0
+    clipped_rows: int = 0
+    touched_coordinates: int = 0
+    wrapped_coordinates: int = 0
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def count(self, rows: int, clipped: Clipped) -> None:
+        with self._lock:
+            self.participants += rows
+            self.clipped_rows += clipped.rows
+            self.touched_coordinates += clipped.coordinates
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Common fields. `total_noise` is the parameter of the *summed* noise, of which each participant adds
+    one share.
+
+    dimension: coordinates of a vector. bits: width of a coordinate on the wire, m = 2^bits. scale: γ.
+    clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian,
+    the trials of a binomial, on the integer grid. shares: over how many participants it is divided; a round
+    may say otherwise. rotation_seed: 32 public bytes.
+    """
+
+    dimension: int
+    bits: int
+    scale: float
+    clip_norm: float
+    total_noise: float
+    shares: int = 1
+    rotation_seed: bytes = bytes(SEED_BYTES)
+    rotate: bool = True
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        validation.whole(1, 2**28, dimension=self.dimension)
+        validation.bits(self.bits)
+        validation.positive(scale=self.scale, clip_norm=self.clip_norm, total_noise=self.total_noise)
+        validation.whole(1, shares=self.shares)
+        if self.radius >= 2.0**30:
+            raise InvalidInput(f"scale·clip_norm = {self.radius:g}: must be below 2^30; lower the scale")
+        if not isinstance(self.rotation_seed, bytes) or len(self.rotation_seed) != SEED_BYTES:
+            raise InvalidInput(f"rotation_seed: must be {SEED_BYTES} bytes; it is public")
+
+    @property
+    def radius(self) -> float:
+        """γΔ: the L2 norm of a clipped vector on the integer grid, as the accountant uses it."""
+        return float(self.scale) * float(self.clip_norm)
+
+    @property
+    def modulus(self) -> int:
+        return 1 << self.bits
+
+    @property
+    def padded_dimension(self) -> int:
+        """Coordinates on the wire: the next power of two, or the dimension itself without rotation."""
+        return padded(self.dimension) if self.rotate else self.dimension
+
+    # The steps ---------------------------------------------------------------------------------------------------
+
+    def encode(
+        self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
+    ) -> NDArray[Any]:
+        """What each participant sends in this round: integers in 0..2^bits - 1, smallest unsigned dtype.
+
+        vectors: (d,) or (participants, d), float32 or float64, NumPy or a torch CPU tensor; not modified.
+        Returns (padded d,) or (participants, padded d). shares: how many participants' noise makes up
+        `total_noise` in this round. NaN, infinity, wrong shapes and zero participants raise `InvalidInput`.
+        """
+        array, single = rows_of(vectors, self.dimension)
+        out = np.empty((array.shape[0], self.padded_dimension), wire_dtype(self.bits))
+        draws = self._sampler(shares)
+
+        def participant(block: tuple[Block, Entropy]) -> None:
+            (start, rows), source = block
+            x, _ = self._prepared(start, rows, round)
+            self._round_and_noise(x, draws, out[start : start + len(x)], source)
+
+        for_each(self._with_entropy(as_blocks(array, self._rows_at_once), entropy), participant)
+        return out[0] if single else out
+
+    def encode_sum(
+        self,
+        vectors: Any,
+        *,
+        round: int,
+        shares: int | None = None,
+        participants: int | None = None,
+        entropy: Entropy | None = None,
+        stats: EncodeStats | None = None,
+    ) -> NDArray[Any]:
+        """The sum modulo 2^bits of what the participants would send, (padded d,): the same law as adding up
+        `encode`.
+
+        For simulation. vectors: an array, or an iterable of (d,) vectors and (k, d) blocks, streamed:
+        memory is O(threads·d) whatever the number of participants. participants: how many add noise, at
+        least as many as vectors (the default); any more of them hold the zero vector. Where laws add up to
+        a law of the same kind (Skellam, binomial) the summed noise is one draw from that law.
+        """
+        sums: SimpleQueue[NDArray[np.int64]] = SimpleQueue()
+        for _ in range(worker_count()):
+            sums.put(np.zeros(self.padded_dimension, np.int64))
+        seen = EncodeStats() if stats is None else stats
+        before = seen.participants
+
+        def add(block: tuple[Block, Entropy]) -> None:
+            (start, rows), source = block
+            x, clipped = self._prepared(start, rows, round)
+            total = sums.get()
+            try:
+                self._round_into(x, total, source)
+            finally:
+                sums.put(total)
+            seen.count(len(x), clipped)
+
+        blocks = as_blocks(vectors, self._rows_at_once, self.dimension)
+        for_each(self._with_entropy(blocks, entropy), add)
+        count = seen.participants - before
+        if count == 0:
+            raise InvalidInput("vectors is empty: at least one participant is needed")
+        noisy = count if participants is None else participants
+        validation.whole(count, participants=noisy)
+        self._add_noise(sums, noisy, shares, entropy)
+        total = sum((sums.get() for _ in range(sums.qsize())), np.zeros(self.padded_dimension, np.int64))
+        seen.wrapped_coordinates += self.overflow(total)
+        return wrap(total, self.bits)
+
+    def decode(self, total: Any, *, round: int) -> NDArray[np.float64]:
+        """The estimate of the sum of the participants' (clipped) vectors, float64 (d,), from their sum
+        modulo 2^bits."""
+        z = np.asarray(total)
+        if z.shape != (self.padded_dimension,) or z.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"total has shape {z.shape}, dtype {z.dtype}: must be ({self.padded_dimension},) integers"
+            )
+        values = unwrap(z, self.bits).astype(np.float64)
+        if not self.rotate:
+            return values / self.scale
+        return unrotate(values, self.rotation_seed, round, dimension=self.dimension, scale=1.0 / self.scale)
+
+    def overflow(self, sums: NDArray[Any]) -> int:
+        """How many coordinates of a true integer sum wrap around, and so decode wrongly (known in
+        simulation only)."""
+        return wrapped_coordinates(sums, self.bits)
+
+    def _prepared(self, start: int, rows: Any, round: int) -> tuple[NDArray[Any], Clipped]:
+        """Rotate, scale and clip: the floats that are rounded next."""
+        x = np.ascontiguousarray(
+            validation.real_vectors(rows, self.dimension, name=f"vectors from row {start}")
+        )
+        if self.rotate:
+            x = rotate(x, self.rotation_seed, round, scale=self.scale)
+        else:
+            x = x * x.dtype.type(self.scale)
+        return x, self._clip(x)
+
+    @abstractmethod
+    def _clip(self, x: NDArray[Any]) -> Clipped:
+        """Clip the rows of x in place."""
+
+    @abstractmethod
+    def _round_and_noise(
+        self, x: NDArray[Any], draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy
+    ) -> None:
+        """out = (x rounded to integers, plus noise) mod 2^bits."""
+
+    @abstractmethod
+    def _round_into(self, x: NDArray[Any], total: NDArray[np.int64], entropy: Entropy) -> None:
+        """total += the rows of x, rounded to integers."""
+
+    # The noise ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def participant_law(self, shares: int | None = None) -> Law | None:
+        """The law of one participant's noise a coordinate: exactly 1/shares of `total_noise`; None without
+        noise."""
+
+    def total_law(self, participants: int, shares: int | None = None) -> Law | None:
+        """The law of the noise in the sum of this many participants."""
+        law = self.participant_law(shares)
+        return None if law is None else law.sum_of(participants)
+
+    def noise_variance(self, participants: int) -> float:
+        """Variance of a coordinate of the summed noise on the integer grid, each adding 1/self.shares of
+        the noise."""
+        law = self.participant_law()
+        return 0.0 if law is None else participants * law.variance
+
+    @property
+    @abstractmethod
+    def noise(self) -> float:
+        """The parameter of one participant's noise at `self.shares`."""
+
+    @abstractmethod
+    def noise_for_multiplier(self, multiplier: float) -> float:
+        """About the `total_noise` whose sum hides one vector as a Gaussian of this noise multiplier would."""
+
+    def without_noise(self) -> Self:
+        """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone. It has no
+        bound."""
+        bare = copy.copy(self)
+        object.__setattr__(bare, "total_noise", 0.0)
+        return bare
+
+    def _shares(self, shares: int | None) -> int:
+        chosen = self.shares if shares is None else shares
+        validation.whole(1, shares=chosen)
+        return int(chosen)
+
+    def _sampler(self, shares: int | None) -> ExactSampler | None:
+        law = self.participant_law(shares)
+        if law is None:
+            return None
+        if not isinstance(law, BallLaw):
+            raise InvalidInput(f"{law!r} has no exact sampler")
+        return sampler(law)
+
+    def _add_noise(
+        self,
+        sums: SimpleQueue[NDArray[np.int64]],
+        participants: int,
+        shares: int | None,
+        entropy: Entropy | None,
+    ) -> None:
+        """Add the noise of all participants to the sums: in as few draws as give exactly its law."""
+        law = self.participant_law(shares)
+        if law is None:
+            return
+        at_once = 1
+        if isinstance(law, Skellam | Binomial):  # closed under sums
+            at_once = max(1, int(_LARGEST_TABLE / law.variance))
+
+        def draw(part: tuple[int, Entropy]) -> None:
+            copies, source = part
+            noise = sampler(law if copies == 1 else law.sum_of(copies)).sample(
+                self.padded_dimension, entropy=source
+            )
+            total = sums.get()
+            total += noise
+            sums.put(total)
+
+        parts = (min(at_once, participants - done) for done in range(0, participants, at_once))
+        for_each(self._with_entropy(parts, entropy), draw)
+
+    @property
+    def _rows_at_once(self) -> int:
+        return max(1, (1 << 16) // self.padded_dimension)
+
+    @staticmethod
+    def _with_entropy(items: Iterable[Any], entropy: Entropy | None) -> Iterator[tuple[Any, Entropy]]:
+        """Each item with a stream: the system's serves all threads; any other is split item by item, so
+        that what is drawn does not depend on how the threads were scheduled."""
+        source = system_entropy() if entropy is None else entropy
+        for item in items:
+            yield item, source if isinstance(source, SystemEntropy) else source.spawn()
+
+    # Plain data --------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, read back by `mechanism_from_dict`."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"name": self.name, **data, "rotation_seed": self.rotation_seed.hex()}

@@ -1,0 +1,121 @@
+"""What the two mixtures share: clip, round without bias, add noise; the noise makes the rounding private as
+well."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.encoding.rounding import round_and_noise, round_into_sum
+from skelmix.errors import InvalidInput
+from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
+from skelmix.mechanisms.mechanism import Mechanism
+from skelmix.noise.entropy import Entropy
+from skelmix.noise.laws import Law
+from skelmix.noise.table import ExactSampler
+
+if TYPE_CHECKING:
+    from skelmix.accounting.curve import RdpCurve
+    from skelmix.accounting.gaussian_dp import GaussianCertificate
+
+
+@dataclass(frozen=True)
+class Mixture(Mechanism):
+    """Stochastic rounding plus integer noise. The sum is unbiased; each coordinate has the variance of the
+    summed noise plus Σp(1-p) over the participants (Bao et al. 2022, Corollary 2), on the integer grid."""
+
+    clip: Clip = field(default_factory=L2Clip)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.clip, L2Clip | FlatClip | MixtureClip):
+            raise InvalidInput(f"clip = {self.clip!r}: must be L2Clip(), FlatClip(linf) or MixtureClip(linf)")
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """A bound on ‖x‖₁ of the clipped vector that is rounded next."""
+        return self.clip.bounds(self.radius, self.padded_dimension)[0]
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """A bound on ‖x‖₂ of the clipped vector that is rounded next."""
+        return self.clip.bounds(self.radius, self.padded_dimension)[1]
+
+    @property
+    def linf_sensitivity(self) -> float:
+        """A bound on the coordinates of the clipped vector that is rounded next."""
+        return self.clip.bounds(self.radius, self.padded_dimension)[2]
+
+    def _clip(self, x: NDArray[Any]) -> Clipped:
+        return self.clip.apply(x, self.radius)
+
+    def _round_and_noise(
+        self, x: NDArray[Any], draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy
+    ) -> None:
+        round_and_noise(x, draws, out, entropy, bits=self.bits)
+
+    def _round_into(self, x: NDArray[Any], total: NDArray[np.int64], entropy: Entropy) -> None:
+        round_into_sum(x, total, entropy)
+
+    # The bound ---------------------------------------------------------------------------------------------------
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """The certified bounds that hold with this clip."""
+        if isinstance(self.clip, MixtureClip):
+            return ("paper",)
+        return ("flat", "rdp", "gdp") if isinstance(self.clip, FlatClip) else ("rdp", "gdp")
+
+    @property
+    def accounted_law(self) -> Law:
+        """The law of the summed noise that the bounds are about: `shares` shares, a whole `total_noise`."""
+        law = self.total_law(self.shares)
+        if law is None:
+            raise InvalidInput("this mechanism adds no noise: it has no privacy bound")
+        return law
+
+    def rdp(self, orders: Sequence[int]) -> RdpCurve:
+        """Rényi divergences of one round, one participant's vector against zero (Bao et al. 2022, Section 5).
+
+        With the L2 and the flat clip the certified κ·γ²Δ²; with the paper's clip the paper's own theorem.
+        """
+        from skelmix.accounting.mixture import mixture_curve
+
+        if isinstance(self.clip, MixtureClip):
+            return self._paper_rdp(self.clip, orders)
+        return mixture_curve(self.accounted_law, self.radius, orders)
+
+    def certificate(self, bound: str, slack: float) -> GaussianCertificate:
+        """The Gaussian that one round is no worse than, up to total variation `slack`: bound "gdp" or
+        "flat"."""
+        from skelmix.accounting import gaussian_dp
+
+        if bound == "gdp" and not isinstance(self.clip, MixtureClip):
+            return gaussian_dp.gdp_certificate(self.accounted_law, self.radius, self.padded_dimension, slack)
+        if bound == "flat" and isinstance(self.clip, FlatClip):
+            return gaussian_dp.flat_certificate(
+                self.accounted_law, self.radius, self.clip.linf, self.padded_dimension, slack
+            )
+        raise InvalidInput(f"bound = {bound!r}: with this clip there is {', '.join(self.bounds)}")
+
+    @abstractmethod
+    def _paper_rdp(self, clip: MixtureClip, orders: Sequence[int]) -> RdpCurve: ...
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "clip": clip_to_dict(self.clip)}
+
+
+def chi_square(law: Law) -> float:
+    """E[(P(k-1)/P(k) - 1)²] under P: μ² of the Gaussian that the mixture approaches, per unit of ‖x‖²;
+    about 1/variance."""
+    low, high = law.support_bound(-50.0)
+    logs = law.log_pmf(np.arange(low - 1, high + 1))
+    with np.errstate(invalid="ignore"):
+        ratio = np.expm1(logs[:-1] - logs[1:])
+    inside = np.isfinite(ratio) & (logs[1:] > -60.0)
+    return float(np.sum(np.exp(logs[1:][inside]) * ratio[inside] ** 2))

@@ -1,0 +1,54 @@
+"""The Skellam mixture mechanism, SMM (Bao et al. 2022, Algorithms 1, 2 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from skelmix.mechanisms.clips import MixtureClip
+from skelmix.mechanisms.mixture import Mixture, chi_square
+from skelmix.noise.laws import Skellam
+
+if TYPE_CHECKING:
+    from skelmix.accounting.curve import RdpCurve
+
+
+@dataclass(frozen=True)
+class SkellamMixture(Mixture):
+    """Each participant adds Sk(λ, λ) with λ = total_noise/shares; the sum of `shares` of them is Sk(Λ, Λ),
+    variance 2Λ.
+
+    clip=L2Clip(): the certified bound needs nothing but the L2 norm. clip=FlatClip(b): with it the
+    Gaussian's own accounting. clip=MixtureClip(linf): the paper's clip and bound.
+    """
+
+    name: ClassVar[str] = "smm"
+
+    def participant_law(self, shares: int | None = None) -> Skellam | None:
+        share = Fraction(self.total_noise) / self._shares(shares)
+        return Skellam(share) if share else None
+
+    @property
+    def noise(self) -> float:
+        """λ of one participant."""
+        return float(self.total_noise) / self.shares
+
+    def noise_for_multiplier(self, multiplier: float) -> float:
+        rate = variance = (multiplier * self.radius) ** 2
+        rate /= 2
+        for _ in range(4 if rate < 1e4 else 0):
+            rate *= chi_square(Skellam(rate)) * variance
+        return rate
+
+    def largest_linf(self, order: int) -> int:
+        """The largest integer Δ∞ that the paper's Eq. (3) allows at this order, at least 1."""
+        from skelmix.accounting.closed_form import largest_linf
+
+        return max(1, largest_linf(self.total_noise, order))
+
+    def _paper_rdp(self, clip: MixtureClip, orders: Sequence[int]) -> RdpCurve:
+        from skelmix.accounting.closed_form import corollary_1
+
+        return corollary_1(self.total_noise, clip.threshold(self.radius), clip.linf, orders)
