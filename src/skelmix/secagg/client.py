@@ -1,0 +1,423 @@
+"""The participant's side of a round: advertise, share, masked, (consistency), unmask.
+
+Each method takes the server's message as bytes and returns the answer as bytes. A refused message raises and
+leaves the client as it was. Nothing but the masked vector and, for each neighbour, one of two shares ever
+leaves in the clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgpack
+
+from skelmix.encoding.wrapping import pack
+from skelmix.errors import CorruptState, InvalidInput
+from skelmix.noise.entropy import Entropy, system_entropy
+from skelmix.secagg import masking, messages, sharing
+from skelmix.secagg import settings as rules
+from skelmix.secagg.failures import MalformedMessage, NotAuthentic, OutOfOrder, UnsafeRequest, WrongRound
+from skelmix.secagg.graph import Graph, neighbourhood
+from skelmix.secagg.keys import (
+    Identity,
+    KeyPair,
+    advertisement_parts,
+    pair_mask_key,
+    seal,
+    seed_commitment,
+    self_mask_key,
+    share_key,
+    survivors_parts,
+    unseal,
+    verify,
+)
+from skelmix.secagg.messages import Message, ShareRequest, from_bitmap
+from skelmix.secagg.settings import Phase, Settings
+from skelmix.secagg.sharing import SHARE_BYTES
+from skelmix.validation import whole
+
+Accept = Callable[[ShareRequest], None]
+
+
+@dataclass(slots=True)
+class _Round:
+    """All that a client keeps between phases. Contains secrets."""
+
+    request: ShareRequest
+    mask_secret: bytearray
+    seed: bytearray
+    own_seed_share: bytes
+    held: dict[int, bytes] = field(default_factory=dict)  # neighbour -> its two shares, one after the other
+    sharers: bytes = b""
+    survivors: bytes = b""
+
+    def erase_masks(self) -> None:
+        for secret in (self.mask_secret, self.seed):
+            secret[:] = bytes(len(secret))
+
+
+class Client:
+    """One participant in one round. The channel key (and identity) may serve many rounds; the rest is of this
+    round only.
+
+    participant: the long-lived number of this participant, in [0, 2^64).
+    channel: its long-lived X25519 key.
+    identity, trusted: needed in the malicious model: the signing key, and every participant's Ed25519 public
+      key as learnt from a source that the server does not control.
+    """
+
+    def __init__(
+        self,
+        participant: int,
+        channel: KeyPair,
+        *,
+        identity: Identity | None = None,
+        trusted: Mapping[int, bytes] | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        whole(0, 2**64 - 1, participant=participant)
+        self.participant = int(participant)
+        self.phase = Phase.SHARE
+        self._channel = channel
+        self._identity = identity
+        self._trusted = trusted
+        self._entropy = entropy or system_entropy()
+        self._round: _Round | None = None
+        self._agreed: dict[int, bytes] = {}  # channel secrets, kept for the next phase but never written out
+
+    def advertise(self) -> bytes:
+        """The long-lived public keys. May be called at any time; the same bytes serve every round."""
+        public = self._channel.public
+        if self._identity is None:
+            return messages.encode(messages.Advertisement(self.participant, public, b"", b""))
+        signature = self._identity.sign(b"advertisement", *advertisement_parts(self.participant, public))
+        return messages.encode(
+            messages.Advertisement(self.participant, public, self._identity.public, signature)
+        )
+
+    def share(self, data: bytes, accept: Accept | None = None) -> bytes:
+        """Draw this round's secrets and seal shares of them for the neighbours.
+
+        `accept` sees the decoded request and raises (say `PolicyViolation`) when the participant does not
+        want such a
+        round: dimension, bits, threshold, threat model, round number. Nothing has been drawn by then.
+        """
+        self._expect(Phase.SHARE)
+        limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)
+        request = messages.decode(data, ShareRequest, limit)
+        self._check_request(request)
+        if accept is not None:
+            accept(request)
+        mask = KeyPair.generate(self._entropy)
+        seed = self._entropy.bytes(sharing.SECRET_BYTES)
+        count, t = len(request.neighbourhood), request.share_threshold
+        seed_shares = sharing.split(seed, t, count, entropy=self._entropy)
+        key_shares = sharing.split(mask.secret_bytes(), t, count, entropy=self._entropy)
+        own_seed_share, agreed, sealed = b"", {}, []
+        for peer, seed_share, key_share in zip(request.neighbourhood, seed_shares, key_shares, strict=True):
+            if peer[0] == request.index:
+                own_seed_share = seed_share
+                continue
+            agreed[peer[0]] = self._channel.agree(peer[2])
+            key = share_key(agreed[peer[0]], request.transcript, request.index, peer[0], mask.public)
+            sealed.append((peer[0], seal(key, seed_share + key_share, request.transcript)))
+        answer = messages.Shares(
+            session=request.session,
+            round=request.round,
+            sender=request.index,
+            mask_key=mask.public,
+            seed_commitment=seed_commitment(seed, request.transcript, request.index),
+            sealed=tuple(sealed),
+            signature=b"",
+        )
+        encoded = self._encode(answer, request)
+        self._round = _Round(request, bytearray(mask.secret_bytes()), bytearray(seed), own_seed_share)
+        self._agreed = agreed
+        self.phase = Phase.MASKED
+        return encoded
+
+    def masked(self, data: bytes, vector: Any) -> bytes:
+        """The masked vector. `vector`: (dimension,) integers in [0, 2^bits); it is not modified.
+
+        Refuses when fewer than the threshold have shared, or too few neighbours to recover this client's
+        masks. The mask secrets are erased once the answer is made.
+        """
+        self._expect(Phase.MASKED)
+        state = self._state()
+        request = state.request
+        limit = rules.limit_mask_request(request.participants, request.degree)
+        delivery = messages.decode(data, messages.MaskRequest, limit)
+        self._same_round(delivery)
+        peers = self._check_delivery(delivery)
+        held = self._open(delivery)
+        mask = KeyPair(bytes(state.mask_secret))
+        own = (request.index, mask.public)
+        added = [self_mask_key(bytes(state.seed), request.transcript, request.index)]
+        removed: list[bytes] = []
+        for index, mask_key in peers.items():
+            key = pair_mask_key(mask.agree(mask_key), request.transcript, own, (index, mask_key))
+            (added if request.index < index else removed).append(key)
+        words = masking.words(vector, request.dimension, request.bits)
+        masking.apply(words, added, removed)
+        masking.reduce(words, request.bits)
+        answer = messages.MaskedInput(
+            request.session, request.round, request.index, pack(words, request.bits), b""
+        )
+        encoded = self._encode(answer, request)
+        state.held = held
+        state.sharers = delivery.sharers
+        state.erase_masks()
+        self._agreed = {}
+        self.phase = Phase.CONSISTENCY if request.malicious else Phase.UNMASK
+        return encoded
+
+    def consistency(self, data: bytes) -> bytes:
+        """Malicious model: sign the one set of survivors that this client will unmask for."""
+        self._expect(Phase.CONSISTENCY)
+        state = self._state()
+        request = state.request
+        limit = rules.limit_consistency_request(request.participants)
+        shown = messages.decode(data, messages.ConsistencyRequest, limit)
+        self._same_round(shown)
+        self._check_survivors(shown.survivors)
+        signature = self._signer().sign(b"survivors", *survivors_parts(request.transcript, shown.survivors))
+        state.survivors = shown.survivors
+        self.phase = Phase.UNMASK
+        return messages.encode(messages.Agreement(request.session, request.round, request.index, signature))
+
+    def unmask(self, data: bytes) -> bytes:
+        """For each neighbour that shared: the share of its self-mask seed if it survived, of its mask key if
+        not.
+
+        Answers once. Refuses a set of survivors below the threshold, without this client, or beyond those who
+        shared; in the malicious model also a set other than the signed one, or without `threshold` valid
+        agreements on it. All secrets of the round are dropped afterwards.
+        """
+        self._expect(Phase.UNMASK)
+        state = self._state()
+        request = state.request
+        shown = messages.decode(
+            data, messages.UnmaskRequest, rules.limit_unmask_request(request.participants)
+        )
+        self._same_round(shown)
+        survivors = self._check_survivors(shown.survivors)
+        if request.malicious:
+            self._check_agreements(shown, survivors)
+        seeds = [(request.index, state.own_seed_share)]
+        keys = []
+        for index, pair in state.held.items():
+            if index in survivors:
+                seeds.append((index, pair[:SHARE_BYTES]))
+            else:
+                keys.append((index, pair[SHARE_BYTES:]))
+        answer = messages.UnmaskShares(
+            request.session, request.round, request.index, tuple(sorted(seeds)), tuple(sorted(keys)), b""
+        )
+        encoded = self._encode(answer, request)
+        self.abandon()
+        self.phase = Phase.DONE
+        return encoded
+
+    def abandon(self) -> None:
+        """Erase what can be erased and take no further part in this round."""
+        if self._round is not None:
+            self._round.erase_masks()
+        self._round = None
+        self._agreed = {}
+        self.phase = Phase.FAILED
+
+    def secret_state(self) -> bytes:
+        """Everything of this round that the next phase needs, SECRETS INCLUDED, for a client served by
+        several processes.
+
+        Store it where only this participant reads it, and replace it after every phase: an old state brought
+        back would answer a second time. Channel key and identity are not part of it.
+        """
+        state = self._round
+        body: list[Any] = [messages.VERSION, self.participant, self.phase.value]
+        if state is not None:
+            body += [
+                messages.encode(state.request),
+                bytes(state.mask_secret),
+                bytes(state.seed),
+                state.own_seed_share,
+                sorted(state.held.items()),
+                state.sharers,
+                state.survivors,
+            ]
+        return msgpack.packb(body, use_bin_type=True)
+
+    def restore(self, secret_state: bytes) -> None:
+        """Continue from `secret_state()` of the same participant; anything else raises `CorruptState` and
+        changes nothing.
+        """
+        try:
+            version, participant, phase, *rest = msgpack.unpackb(secret_state, use_list=False)
+            state = None
+            if rest:
+                raw, mask_secret, seed, own, held, sharers, survivors = rest
+                request = messages.decode(raw, ShareRequest, len(raw))
+                state = _Round(
+                    request, bytearray(mask_secret), bytearray(seed), own, dict(held), sharers, survivors
+                )
+            found = Phase(phase)
+        except (ValueError, TypeError, MalformedMessage, msgpack.UnpackException) as error:
+            raise CorruptState(
+                "the stored state of a secure-aggregation client is damaged: abandon the round"
+            ) from error
+        if version != messages.VERSION or participant != self.participant:
+            raise CorruptState(
+                "the stored state belongs to another version or participant: abandon the round"
+            )
+        self._round, self.phase, self._agreed = state, found, {}
+
+    # checks: they raise or return, and change nothing
+
+    def _expect(self, phase: Phase) -> None:
+        if self.phase is not phase:
+            raise OutOfOrder(
+                f"the client is in phase {self.phase.value}, not {phase.value}; "
+                "a new round needs a new Client"
+            )
+
+    def _state(self) -> _Round:
+        if self._round is None:
+            raise OutOfOrder("the client holds no round")
+        return self._round
+
+    def _signer(self) -> Identity:
+        if self._identity is None:
+            raise UnsafeRequest(
+                "the malicious model needs an identity: pass identity= and trusted= to Client"
+            )
+        return self._identity
+
+    def _encode(self, answer: Message, request: ShareRequest) -> bytes:
+        if not request.malicious:
+            return messages.encode(answer)
+        signature = self._signer().sign(b"message", request.transcript, messages.signed_part(answer))
+        return messages.encode(replace(answer, signature=signature))  # type: ignore[call-arg]
+
+    def _same_round(self, message: Any) -> None:
+        request = self._state().request
+        if (message.session, message.round) != (request.session, request.round):
+            raise WrongRound("a request of another session or round: refused")
+
+    def _check_request(self, request: ShareRequest) -> None:
+        settings, graph = _settings_of(request)
+        indices = [peer[0] for peer in request.neighbourhood]
+        if (
+            request.index >= graph.participants
+            or neighbourhood(graph, request.graph_seed, request.index) != indices
+        ):
+            raise MalformedMessage("the neighbourhood is not the one that the public graph seed gives")
+        own = request.neighbourhood[indices.index(request.index)]
+        if own[1:3] != (self.participant, self._channel.public):
+            raise NotAuthentic("the roster lists another channel key or number for this participant")
+        if len({p[1] for p in request.neighbourhood}) < len(indices) or len(
+            {p[2] for p in request.neighbourhood}
+        ) < len(indices):
+            raise UnsafeRequest("the roster lists a participant or a key twice")
+        if settings.malicious:
+            self._check_roster(request, settings, graph)
+
+    def _check_roster(self, request: ShareRequest, settings: Settings, graph: Graph) -> None:
+        signer, trusted = self._signer(), self._trusted
+        if trusted is None or trusted.get(self.participant, signer.public) != signer.public:
+            raise UnsafeRequest(
+                "the malicious model needs trusted=, every participant's identity key from elsewhere"
+            )
+        for _, participant, channel_key, identity_key, signature in request.neighbourhood:
+            if (
+                trusted.get(participant, signer.public if participant == self.participant else b"")
+                != identity_key
+            ):
+                raise NotAuthentic(
+                    f"participant {participant} is listed under an identity that is not the trusted one"
+                )
+            verify(identity_key, signature, b"advertisement", *advertisement_parts(participant, channel_key))
+        expected = rules.transcript(
+            settings, request.session, request.round, graph, request.graph_seed, request.neighbourhood
+        )
+        if expected != request.transcript:
+            raise NotAuthentic("the transcript is not that of the roster and the settings shown")
+
+    def _check_delivery(self, delivery: messages.MaskRequest) -> dict[int, bytes]:
+        request = self._state().request
+        sharers = from_bitmap(delivery.sharers, request.participants)
+        expected = {peer[0] for peer in request.neighbourhood} & sharers
+        peers = {index: mask_key for index, mask_key, _ in delivery.sealed}
+        if (
+            request.index not in sharers
+            or len(peers) < len(delivery.sealed)
+            or set(peers) != expected - {request.index}
+        ):
+            raise MalformedMessage(
+                "the sealed shares delivered are not those of the neighbours listed as sharers"
+            )
+        if len(sharers) < request.threshold or len(expected) < request.share_threshold:
+            raise UnsafeRequest(
+                f"{len(sharers)} have shared, {len(expected)} of them in this neighbourhood: "
+                "too few to recover the sum"
+            )
+        return peers
+
+    def _open(self, delivery: messages.MaskRequest) -> dict[int, bytes]:
+        request = self._state().request
+        channels = {peer[0]: peer[2] for peer in request.neighbourhood}
+        held = {}
+        for index, mask_key, sealed in delivery.sealed:
+            shared = self._agreed.get(index) or self._channel.agree(channels[index])
+            key = share_key(shared, request.transcript, index, request.index, mask_key)
+            held[index] = unseal(key, sealed, request.transcript)
+        return held
+
+    def _check_survivors(self, shown: bytes) -> frozenset[int]:
+        state = self._state()
+        request = state.request
+        survivors = from_bitmap(shown, request.participants)
+        if not survivors <= from_bitmap(state.sharers, request.participants):
+            raise UnsafeRequest("a survivor is listed who never shared: refused")
+        if request.index not in survivors:
+            raise UnsafeRequest("this client is not among the survivors: it has nothing to reveal")
+        if len(survivors) < request.threshold:
+            raise UnsafeRequest(
+                f"{len(survivors)} survivors, the threshold is {request.threshold}: "
+                "opening the sum would reveal too much"
+            )
+        return survivors
+
+    def _check_agreements(self, shown: messages.UnmaskRequest, survivors: frozenset[int]) -> None:
+        state = self._state()
+        request = state.request
+        if shown.survivors != state.survivors:
+            raise UnsafeRequest("the survivors are not those that this client signed: refused")
+        signers = {index for index, _ in shown.agreements}
+        if (
+            len(signers) < len(shown.agreements)
+            or not signers <= survivors
+            or len(signers) < request.threshold
+        ):
+            raise UnsafeRequest(f"{len(signers)} agreements on the survivors, {request.threshold} are needed")
+        identities = {peer[0]: peer[3] for peer in request.neighbourhood}
+        for index, signature in shown.agreements:
+            parts = survivors_parts(request.transcript, shown.survivors)
+            verify(identities[index], signature, b"survivors", *parts)
+
+
+def _settings_of(request: ShareRequest) -> tuple[Settings, Graph]:
+    """The settings and graph of a request, if they obey the rules of the threat model: each client computes
+    them again.
+    """
+    settings = (request.dimension, request.bits, request.threshold, request.colluding, request.malicious)
+    asked = Graph(request.participants, request.degree, request.share_threshold)
+    try:
+        for full in (False, True):
+            rebuilt = Settings(*settings, full_graph=full)
+            if rebuilt.graph(request.participants) == asked:
+                return rebuilt, asked
+    except InvalidInput as error:
+        raise UnsafeRequest(f"the settings of the round are refused: {error}") from error
+    raise UnsafeRequest("degree and Shamir threshold are not those that the settings call for")

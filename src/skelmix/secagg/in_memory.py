@@ -1,0 +1,163 @@
+"""The whole protocol in one process: `secure_sum`, and the specification it is compared with, `ideal_sum`.
+
+Every message is encoded, checked and decoded as it would be over a network; only the network is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.noise.entropy import Entropy
+from skelmix.secagg import masking
+from skelmix.secagg.client import Client
+from skelmix.secagg.keys import Identity, KeyPair
+from skelmix.secagg.server import Requests, Server
+from skelmix.secagg.settings import Phase, Settings
+from skelmix.validation import whole
+
+PHASES = tuple(phase.value for phase in Phase if phase not in (Phase.DONE, Phase.FAILED))
+"""advertise, share, masked, consistency, unmask: the phases in which a participant may drop out."""
+
+Vectors = NDArray[Any] | Iterable[NDArray[Any]]
+Dropouts = Mapping[str, Collection[int]]
+
+
+def secure_sum(
+    vectors: Vectors,
+    *,
+    modulus: int,
+    threshold: int,
+    dropouts: Dropouts | None = None,
+    participants: int | None = None,
+    colluding: int = 0,
+    malicious: bool = False,
+    full_graph: bool = False,
+    round: int = 0,
+    entropy: Entropy | None = None,
+) -> masking.Words:
+    """The sum modulo `modulus` of the vectors of all participants that reach the end of phase "masked".
+
+    vectors: (participants, d) integers in [0, modulus), or an iterable of (d,) vectors or (k, d) blocks,
+      which is read one item at a time: the memory does not grow with participants · d. An iterable without a
+      length needs `participants`.
+    modulus: 2^b, b in 1..32. The result is (d,), uint8, uint16 or uint32.
+    threshold: the least number of survivors; with fewer `RoundFailed` is raised and nothing is opened.
+    dropouts: phase name -> indices of participants that fall silent from that phase on.
+    colluding, malicious, full_graph: as in `Settings`.
+    """
+    bits = _bits(modulus)
+    dropped = _dropped_before(dropouts)
+    first, rows, count = _rows(vectors, participants)
+    settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph)
+    server = Server(settings, round=round)
+    clients = _clients(count, malicious, entropy)
+
+    for index, client in clients.items():
+        if index not in dropped["advertise"]:
+            server.advertise(client.advertise())
+    requests = server.close_advertise()
+    _exchange(requests, dropped["share"], lambda i, data: clients[i].share(data), server.share)
+    requests = server.close_share()
+    for index, vector in enumerate(rows):
+        if index >= count:
+            raise InvalidInput(f"vectors has more rows than participants = {count}")
+        if index in requests and index not in dropped["masked"]:
+            server.masked(clients[index].masked(requests.pop(index), vector))
+    requests = server.close_masked()
+    if malicious:
+        _exchange(
+            requests, dropped["consistency"], lambda i, data: clients[i].consistency(data), server.consistency
+        )
+        requests = server.close_consistency()
+    _exchange(requests, dropped["unmask"], lambda i, data: clients[i].unmask(data), server.unmask)
+    return server.close_unmask()
+
+
+def ideal_sum(vectors: Vectors, *, modulus: int, dropouts: Dropouts | None = None) -> masking.Words:
+    """What `secure_sum` must return: the plain sum over those not dropped in phase "masked" or before."""
+    bits = _bits(modulus)
+    absent = _dropped_before(dropouts)["masked"]
+    first, rows, _ = _rows(vectors, 0)
+    total = np.zeros(first.shape[0], masking.word_type(bits))
+    for index, row in enumerate(rows):
+        if index not in absent:
+            total += masking.words(row, total.size, bits)
+    masking.reduce(total, bits)
+    return total
+
+
+def _exchange(
+    requests: Requests,
+    silent: set[int],
+    answer: Callable[[int, bytes], bytes],
+    accept: Callable[[bytes], int],
+) -> None:
+    for index, data in requests.items():
+        if index not in silent:
+            accept(answer(index, data))
+
+
+def _clients(count: int, malicious: bool, entropy: Entropy | None) -> dict[int, Client]:
+    if not malicious:
+        return {i: Client(i, KeyPair.generate(entropy), entropy=entropy) for i in range(count)}
+    identities = [Identity.generate(entropy) for _ in range(count)]
+    trusted = {i: identity.public for i, identity in enumerate(identities)}
+    return {
+        i: Client(i, KeyPair.generate(entropy), identity=identity, trusted=trusted, entropy=entropy)
+        for i, identity in enumerate(identities)
+    }
+
+
+def _bits(modulus: int) -> int:
+    whole(2, 2**32, modulus=modulus)
+    bits = int(modulus).bit_length() - 1
+    if modulus != 1 << bits:
+        raise InvalidInput(f"modulus = {modulus}: must be a power of two, 2**1 to 2**32")
+    return bits
+
+
+def _dropped_before(dropouts: Dropouts | None) -> dict[str, set[int]]:
+    """For each phase those who are silent in it: dropped in it or earlier."""
+    given = dict(dropouts or {})
+    if unknown := set(given) - set(PHASES):
+        raise InvalidInput(f"dropouts has phases {sorted(unknown)}: they are {', '.join(PHASES)}")
+    silent: set[int] = set()
+    result = {}
+    for phase in PHASES:
+        silent = silent | set(given.get(phase, ()))
+        result[phase] = silent
+    return result
+
+
+def _rows(vectors: Vectors, participants: int | None) -> tuple[NDArray[Any], Iterator[NDArray[Any]], int]:
+    """The first row, all rows one by one, and their number."""
+    if isinstance(vectors, np.ndarray):
+        if vectors.ndim != 2:
+            raise InvalidInput(f"vectors has shape {vectors.shape}: must be (participants, dimension)")
+        participants = len(vectors) if participants in (None, 0) else participants
+    elif participants is None:
+        if not isinstance(vectors, Sized):
+            raise InvalidInput(
+                "participants is missing: an iterator of vectors does not tell how many there are"
+            )
+        participants = len(vectors)
+    rows = _single_rows(vectors)
+    first = next(rows, None)
+    if first is None or first.ndim != 1 or first.size == 0:
+        raise InvalidInput("vectors is empty: at least one participant and one coordinate are needed")
+    return first, chain([first], rows), participants
+
+
+def _single_rows(vectors: Vectors) -> Iterator[NDArray[Any]]:
+    for item in vectors:
+        array = np.asarray(item)
+        if array.ndim == 2:
+            yield from array
+        else:
+            yield array

@@ -1,0 +1,315 @@
+"""The messages of secure aggregation: one frozen dataclass each, and their bytes.
+
+A message on the wire is a msgpack array [version, kind, fields…] followed by a 16-byte BLAKE2b checksum of
+it. The checksum finds damage, not fraud: fraud is met by the seals and signatures inside. `decode` refuses,
+before it allocates anything for them, messages longer than the caller's limit; and it refuses another version
+or kind, fields of the wrong type or length, and every encoding but the one that `encode` writes.
+
+With n participants, k neighbours and d coordinates of b bits, sizes in bytes are at most
+advertisement 160; share request 240 + 152·(k+1); shares 190 + 88·k; mask request 60 + n/8 + 124·k;
+**masked input ⌈d·b/8⌉ + 140**; consistency request 60 + n/8; agreement 120; unmask request 60 + n/8 + 70·n
+(signatures only with a malicious server); unmask shares 130 + 38·(k+1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+import msgpack
+
+from skelmix.secagg.failures import MalformedMessage
+from skelmix.secagg.keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from skelmix.secagg.sharing import SHARE_BYTES
+
+VERSION = 1
+CHECKSUM_BYTES = 16
+SESSION_BYTES = 16
+SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
+MOST_PARTICIPANTS = 1 << 16
+MOST_COORDINATES = 1 << 31
+
+Check = Callable[[Any], bool]
+
+
+def _integer(high: int) -> Check:
+    return lambda value: type(value) is int and 0 <= value <= high
+
+
+def _octets(*lengths: int) -> Check:
+    return lambda value: type(value) is bytes and len(value) in lengths
+
+
+def _any_octets(value: Any) -> bool:
+    return type(value) is bytes
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _rows(*columns: Check) -> Check:
+    def check(value: Any) -> bool:
+        return type(value) is tuple and all(
+            type(row) is tuple
+            and len(row) == len(columns)
+            and all(column(cell) for column, cell in zip(columns, row, strict=True))
+            for row in value
+        )
+
+    return check
+
+
+_INDEX = _integer(MOST_PARTICIPANTS - 1)
+_COUNT = _integer(MOST_PARTICIPANTS)
+_WIDE = _integer(2**64 - 1)
+_KEY = _octets(KEY_BYTES)
+_OPTIONAL_KEY = _octets(0, KEY_BYTES)
+_OPTIONAL_SIGNATURE = _octets(0, SIGNATURE_BYTES)
+_HEADER = (_octets(SESSION_BYTES), _WIDE)
+
+Peer = tuple[int, int, bytes, bytes, bytes]
+"""index, participant, channel key, identity key, signature of the advertisement"""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Base of all messages. `KIND` is its number on the wire, `CHECKS` one predicate a field, in order."""
+
+    KIND: ClassVar[int] = 0
+    CHECKS: ClassVar[tuple[Check, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement(Message):
+    """Client to server, once: the long-lived channel key, signed by the identity when there is one."""
+
+    participant: int
+    channel_key: bytes
+    identity_key: bytes
+    signature: bytes
+    KIND: ClassVar[int] = 1
+    CHECKS: ClassVar[tuple[Check, ...]] = (_WIDE, _KEY, _OPTIONAL_KEY, _OPTIONAL_SIGNATURE)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRequest(Message):
+    """Server to client: the round's settings and the client's neighbourhood (itself included), in share
+    order.
+    """
+
+    session: bytes
+    round: int
+    dimension: int
+    bits: int
+    threshold: int
+    colluding: int
+    malicious: bool
+    participants: int
+    degree: int
+    share_threshold: int
+    graph_seed: bytes
+    transcript: bytes
+    index: int
+    neighbourhood: tuple[Peer, ...]
+    KIND: ClassVar[int] = 2
+    CHECKS: ClassVar[tuple[Check, ...]] = (
+        *_HEADER,
+        _integer(MOST_COORDINATES),
+        _integer(32),
+        _COUNT,
+        _COUNT,
+        _flag,
+        _COUNT,
+        _COUNT,
+        _COUNT,
+        _KEY,
+        _KEY,
+        _INDEX,
+        _rows(_INDEX, _WIDE, _KEY, _OPTIONAL_KEY, _OPTIONAL_SIGNATURE),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares(Message):
+    """Client to server: the mask key of this round, a commitment to the self-mask seed, sealed shares for the
+    neighbours.
+    """
+
+    session: bytes
+    round: int
+    sender: int
+    mask_key: bytes
+    seed_commitment: bytes
+    sealed: tuple[tuple[int, bytes], ...]
+    signature: bytes
+    KIND: ClassVar[int] = 3
+    CHECKS: ClassVar[tuple[Check, ...]] = (
+        *_HEADER,
+        _INDEX,
+        _KEY,
+        _KEY,
+        _rows(_INDEX, _octets(SEALED_BYTES)),
+        _OPTIONAL_SIGNATURE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRequest(Message):
+    """Server to client: who has shared, and from each neighbour among them its mask key and the share sealed
+    for this client.
+    """
+
+    session: bytes
+    round: int
+    sharers: bytes
+    sealed: tuple[tuple[int, bytes, bytes], ...]
+    KIND: ClassVar[int] = 4
+    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _any_octets, _rows(_INDEX, _KEY, _octets(SEALED_BYTES)))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedInput(Message):
+    """Client to server: the masked vector, packed to b bits a coordinate."""
+
+    session: bytes
+    round: int
+    sender: int
+    payload: bytes
+    signature: bytes
+    KIND: ClassVar[int] = 5
+    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _INDEX, _any_octets, _OPTIONAL_SIGNATURE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistencyRequest(Message):
+    """Server to client, malicious model: the survivors, to be signed."""
+
+    session: bytes
+    round: int
+    survivors: bytes
+    KIND: ClassVar[int] = 6
+    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _any_octets)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement(Message):
+    """Client to server, malicious model: the signature over the survivors that this client was shown."""
+
+    session: bytes
+    round: int
+    sender: int
+    signature: bytes
+    KIND: ClassVar[int] = 7
+    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _INDEX, _octets(SIGNATURE_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class UnmaskRequest(Message):
+    """Server to client: the survivors, with the others' agreements in the malicious model."""
+
+    session: bytes
+    round: int
+    survivors: bytes
+    agreements: tuple[tuple[int, bytes], ...]
+    KIND: ClassVar[int] = 8
+    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _any_octets, _rows(_INDEX, _octets(SIGNATURE_BYTES)))
+
+
+@dataclass(frozen=True, slots=True)
+class UnmaskShares(Message):
+    """Client to server: for each neighbour either the share of its self-mask seed or the share of its mask
+    key, never both.
+    """
+
+    session: bytes
+    round: int
+    sender: int
+    seed_shares: tuple[tuple[int, bytes], ...]
+    key_shares: tuple[tuple[int, bytes], ...]
+    signature: bytes
+    KIND: ClassVar[int] = 9
+    CHECKS: ClassVar[tuple[Check, ...]] = (
+        *_HEADER,
+        _INDEX,
+        _rows(_INDEX, _octets(SHARE_BYTES)),
+        _rows(_INDEX, _octets(SHARE_BYTES)),
+        _OPTIONAL_SIGNATURE,
+    )
+
+
+M = TypeVar("M", bound=Message)
+
+
+def _body(message: Message) -> bytes:
+    values = [getattr(message, field.name) for field in fields(message)]
+    return msgpack.packb([VERSION, message.KIND, *values], use_bin_type=True)
+
+
+def _checksum(body: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"skelmix-secagg").digest()
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of a message; the only bytes that `decode` accepts for it."""
+    body = _body(message)
+    return body + _checksum(body)
+
+
+def signed_part(message: Message) -> bytes:
+    """What a signature inside the message covers: its encoding with the signature left empty."""
+    return _body(replace(message, signature=b""))  # type: ignore[call-arg]
+
+
+def decode(data: bytes, kind: type[M], limit: int) -> M:
+    """The message of class `kind` in `data`, at most `limit` bytes long; raises `MalformedMessage` for
+    anything else.
+    """
+    name = kind.__name__
+    if not isinstance(data, bytes):
+        raise MalformedMessage(f"{name}: expected bytes, got {type(data).__name__}")
+    if len(data) > limit:
+        raise MalformedMessage(f"{name}: {len(data)} bytes, at most {limit} are accepted")
+    view = memoryview(data)
+    body, checksum = view[:-CHECKSUM_BYTES], view[-CHECKSUM_BYTES:]
+    if len(data) <= CHECKSUM_BYTES or _checksum(body) != checksum:
+        raise MalformedMessage(
+            f"{name}: checksum is wrong; the message was damaged or cut on the way, send it again"
+        )
+    try:
+        values = msgpack.unpackb(body, use_list=False, raw=False, max_map_len=0, max_ext_len=0, max_str_len=0)
+    except Exception as error:  # msgpack raises several unrelated classes
+        raise MalformedMessage(f"{name}: not a well-formed message ({error})") from error
+    if type(values) is not tuple or len(values) != 2 + len(kind.CHECKS):
+        raise MalformedMessage(f"{name}: wrong number of fields")
+    if values[0] != VERSION or type(values[0]) is not int:
+        raise MalformedMessage(
+            f"{name}: version {values[0]!r}, this side speaks {VERSION}; update the older side"
+        )
+    if values[1] != kind.KIND or type(values[1]) is not int:
+        raise MalformedMessage(f"{name}: a message of another kind ({values[1]!r}) came in its place")
+    for field, check, value in zip(fields(kind), kind.CHECKS, values[2:], strict=True):
+        if not check(value):
+            raise MalformedMessage(f"{name}: field {field.name} is outside its limits")
+    message = kind(*values[2:])
+    if _body(message) != body:
+        raise MalformedMessage(f"{name}: not in canonical form")
+    return message
+
+
+def bitmap(indices: set[int] | frozenset[int], participants: int) -> bytes:
+    """A set of indices as ⌈participants/8⌉ bytes, lowest bit first."""
+    value = 0
+    for index in indices:
+        value |= 1 << index
+    return value.to_bytes((participants + 7) // 8, "little")
+
+
+def from_bitmap(data: bytes, participants: int) -> frozenset[int]:
+    """The inverse of `bitmap`; a wrong length or a bit beyond the participants raises `MalformedMessage`."""
+    value = int.from_bytes(data, "little")
+    if len(data) != (participants + 7) // 8 or value >> participants:
+        raise MalformedMessage(f"a set of participants does not fit the {participants} of this round")
+    return frozenset(i for i in range(participants) if value >> i & 1)

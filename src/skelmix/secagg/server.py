@@ -1,0 +1,335 @@
+"""The aggregator's side of a round, in the same phases as the client's.
+
+For each phase X, `server.X(data)` takes one client's message and returns the sender's number, and
+`server.close_X()` ends the
+phase: it returns the requests to send next, by participant, or at the end the sum. A refused message raises
+`ProtocolError` and changes nothing. Too few participants raise `RoundFailed`; the round is then over and its
+masks stay on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skelmix.encoding.wrapping import unpack
+from skelmix.errors import InvalidInput, RoundFailed
+from skelmix.noise.entropy import system_entropy
+from skelmix.secagg import masking, messages, sharing
+from skelmix.secagg import settings as rules
+from skelmix.secagg.failures import (
+    DuplicateMessage,
+    MalformedMessage,
+    NotAuthentic,
+    OutOfOrder,
+    UnknownSender,
+    WrongRound,
+)
+from skelmix.secagg.graph import Graph, neighbourhood
+from skelmix.secagg.keys import (
+    KeyPair,
+    advertisement_parts,
+    pair_mask_key,
+    seed_commitment,
+    self_mask_key,
+    survivors_parts,
+    verify,
+)
+from skelmix.secagg.messages import Message, Peer, bitmap
+from skelmix.secagg.settings import Phase, Settings
+from skelmix.validation import whole
+
+M = TypeVar("M", bound=Message)
+Requests = dict[int, bytes]
+
+
+class Server:
+    """One round of secure aggregation. Holds one accumulator of `dimension` words, whatever the number of
+    participants.
+
+    session: 16 public bytes that name the training run or the sum; drawn here when not given.
+    """
+
+    def __init__(self, settings: Settings, *, round: int = 0, session: bytes | None = None) -> None:
+        whole(0, 2**64 - 1, round=round)
+        self.settings = settings
+        self.round = int(round)
+        self.session = system_entropy().bytes(messages.SESSION_BYTES) if session is None else session
+        if len(self.session) != messages.SESSION_BYTES:
+            raise InvalidInput(f"session has {len(self.session)} bytes: must be {messages.SESSION_BYTES}")
+        self.phase = Phase.ADVERTISE
+        self.graph: Graph | None = None
+        self._advertised: dict[int, messages.Advertisement] = {}
+        self._roster: tuple[Peer, ...] = ()
+        self._neighbourhoods: list[list[int]] = []
+        self._transcript = b""
+        self._shares: dict[int, messages.Shares] = {}
+        self._survivors: set[int] = set()
+        self._agreements: dict[int, bytes] = {}
+        self._revealed: dict[int, messages.UnmaskShares] = {}
+        self._total = np.zeros(settings.dimension, masking.word_type(settings.bits))
+
+    @property
+    def survivors(self) -> tuple[int, ...]:
+        """The participants whose masked vector is in the sum, in rising order."""
+        return tuple(sorted(self._roster[index][1] for index in self._survivors))
+
+    # phase by phase
+
+    def advertise(self, data: bytes) -> int:
+        """Accept an advertisement, fresh or kept from an earlier round."""
+        self._expect(Phase.ADVERTISE)
+        message = messages.decode(data, messages.Advertisement, rules.limit_advertisement())
+        if message.participant in self._advertised:
+            raise DuplicateMessage(f"participant {message.participant} has already advertised")
+        if any(message.channel_key == other.channel_key for other in self._advertised.values()):
+            raise NotAuthentic(f"participant {message.participant} advertises another participant's key")
+        if self.settings.malicious:
+            parts = advertisement_parts(message.participant, message.channel_key)
+            verify(message.identity_key, message.signature, b"advertisement", *parts)
+        if len(self._advertised) >= messages.MOST_PARTICIPANTS:
+            raise OutOfOrder(f"the round is full: {messages.MOST_PARTICIPANTS} participants")
+        self._advertised[message.participant] = message
+        return message.participant
+
+    def close_advertise(self) -> Requests:
+        """Fix roster, graph and transcript; the share request for each participant."""
+        self._expect(Phase.ADVERTISE)
+        self._enough(len(self._advertised), "advertised")
+        graph = self.settings.graph(len(self._advertised))
+        seed = system_entropy().bytes(32)
+        self._roster = tuple(
+            (index, participant, m.channel_key, m.identity_key, m.signature)
+            for index, (participant, m) in enumerate(sorted(self._advertised.items()))
+        )
+        self._neighbourhoods = [neighbourhood(graph, seed, index) for index in range(graph.participants)]
+        self._transcript = rules.transcript(
+            self.settings, self.session, self.round, graph, seed, self._roster
+        )
+        self.graph = graph
+        self.phase = Phase.SHARE
+        return {peer[1]: self._share_request(graph, seed, peer[0]) for peer in self._roster}
+
+    def _share_request(self, graph: Graph, seed: bytes, index: int) -> bytes:
+        settings = self.settings
+        request = messages.ShareRequest(
+            session=self.session,
+            round=self.round,
+            dimension=settings.dimension,
+            bits=settings.bits,
+            threshold=settings.threshold,
+            colluding=settings.colluding,
+            malicious=settings.malicious,
+            participants=graph.participants,
+            degree=graph.degree,
+            share_threshold=graph.share_threshold,
+            graph_seed=seed,
+            transcript=self._transcript,
+            index=index,
+            neighbourhood=tuple(self._roster[i] for i in self._neighbourhoods[index]),
+        )
+        return messages.encode(request)
+
+    def share(self, data: bytes) -> int:
+        """Accept a client's mask key and sealed shares."""
+        message = self._receive(
+            Phase.SHARE, data, messages.Shares, rules.limit_shares(self._degree), self._shares
+        )
+        expected = [index for index in self._neighbourhoods[message.sender] if index != message.sender]
+        if [index for index, _ in message.sealed] != expected:
+            raise MalformedMessage("the sealed shares are not addressed to the sender's neighbours, in order")
+        if any(message.mask_key == other.mask_key for other in self._shares.values()):
+            raise NotAuthentic("a mask key was used twice")
+        self._shares[message.sender] = message
+        return self._roster[message.sender][1]
+
+    def close_share(self) -> Requests:
+        """The mask request for each participant that shared."""
+        self._expect(Phase.SHARE)
+        self._enough(len(self._shares), "shared keys")
+        sharers = bitmap(set(self._shares), len(self._roster))
+        outgoing: dict[int, list[tuple[int, bytes, bytes]]] = {index: [] for index in self._shares}
+        for sender, message in sorted(self._shares.items()):
+            for recipient, sealed in message.sealed:
+                if recipient in outgoing:
+                    outgoing[recipient].append((sender, message.mask_key, sealed))
+        self.phase = Phase.MASKED
+        return {
+            self._roster[index][1]: messages.encode(
+                messages.MaskRequest(self.session, self.round, sharers, tuple(rows))
+            )
+            for index, rows in outgoing.items()
+        }
+
+    def masked(self, data: bytes) -> int:
+        """Add a masked vector to the running sum; the message can be thrown away afterwards."""
+        limit = rules.limit_masked_input(self.settings.payload_bytes)
+        message = self._receive(Phase.MASKED, data, messages.MaskedInput, limit, self._survivors)
+        if message.sender not in self._shares:
+            raise UnknownSender("a masked vector from a participant that shared no keys")
+        try:
+            vector = unpack(message.payload, self.settings.dimension, self.settings.bits)
+        except InvalidInput as error:
+            raise MalformedMessage(f"masked input: {error}") from error
+        np.add(self._total, vector, out=self._total)
+        self._survivors.add(message.sender)
+        return self._roster[message.sender][1]
+
+    def close_masked(self) -> Requests:
+        """The survivors are fixed: consistency requests in the malicious model, else unmask requests."""
+        self._expect(Phase.MASKED)
+        self._enough(len(self._survivors), "sent masked vectors")
+        if not self.settings.malicious:
+            return self._unmask_requests(self._survivors)
+        self.phase = Phase.CONSISTENCY
+        request = messages.ConsistencyRequest(self.session, self.round, self._survivor_bitmap())
+        return self._to(self._survivors, messages.encode(request))
+
+    def consistency(self, data: bytes) -> int:
+        """Accept a survivor's signature over the set of survivors (malicious model)."""
+        message = self._receive(
+            Phase.CONSISTENCY, data, messages.Agreement, rules.limit_agreement(), self._agreements
+        )
+        if message.sender not in self._survivors:
+            raise UnknownSender("an agreement from a participant that did not survive")
+        parts = survivors_parts(self._transcript, self._survivor_bitmap())
+        verify(self._roster[message.sender][3], message.signature, b"survivors", *parts)
+        self._agreements[message.sender] = message.signature
+        return self._roster[message.sender][1]
+
+    def close_consistency(self) -> Requests:
+        """The unmask request, with all agreements, for each survivor that agreed."""
+        self._expect(Phase.CONSISTENCY)
+        self._enough(len(self._agreements), "agreed on the survivors")
+        return self._unmask_requests(set(self._agreements))
+
+    def _unmask_requests(self, recipients: set[int]) -> Requests:
+        request = messages.UnmaskRequest(
+            self.session, self.round, self._survivor_bitmap(), tuple(sorted(self._agreements.items()))
+        )
+        self.phase = Phase.UNMASK
+        return self._to(recipients, messages.encode(request))
+
+    def unmask(self, data: bytes) -> int:
+        """Accept a survivor's shares."""
+        limit = rules.limit_unmask_shares(self._degree)
+        message = self._receive(Phase.UNMASK, data, messages.UnmaskShares, limit, self._revealed)
+        if message.sender not in self._survivors:
+            raise UnknownSender("shares from a participant that did not survive")
+        near = {index for index in self._neighbourhoods[message.sender] if index in self._shares}
+        seeds, keys = [i for i, _ in message.seed_shares], [i for i, _ in message.key_shares]
+        if seeds != sorted(near & self._survivors) or keys != sorted(near - self._survivors):
+            raise MalformedMessage("the shares are not those that were asked for")
+        self._revealed[message.sender] = message
+        return self._roster[message.sender][1]
+
+    def close_unmask(self) -> masking.Words:
+        """The sum of the survivors' vectors modulo 2^bits, (dimension,), smallest unsigned type.
+
+        Raises `RoundFailed` when fewer than the threshold answered, a neighbourhood has too few answers, or
+        the shares of a participant do not give what it published. Nothing is revealed then.
+        """
+        self._expect(Phase.UNMASK)
+        self._enough(len(self._revealed), "answered the unmask request")
+        try:
+            added, removed = self._masks_left()
+        except RoundFailed:
+            self.phase = Phase.FAILED
+            raise
+        masking.apply(self._total, added, removed)
+        masking.reduce(self._total, self.settings.bits)
+        self._shares, self._revealed = {}, {}
+        self.phase = Phase.DONE
+        return self._total
+
+    # recovery
+
+    def _masks_left(self) -> tuple[list[bytes], list[bytes]]:
+        """Keys of the masks to add and to remove so that the plain sum remains."""
+        seeds: dict[int, dict[int, bytes]] = {}
+        keys: dict[int, dict[int, bytes]] = {}
+        for holder, message in self._revealed.items():
+            for table, rows in ((seeds, message.seed_shares), (keys, message.key_shares)):
+                for index, share in rows:
+                    table.setdefault(index, {})[holder] = share
+        added: list[bytes] = []
+        removed: list[bytes] = []
+        for index in self._survivors:
+            seed = self._recover(index, seeds.get(index, {}), self._seed_is_right)
+            removed.append(self_mask_key(seed, self._transcript, index))
+        for index in set(self._shares) - self._survivors:
+            near = [i for i in self._neighbourhoods[index] if i in self._survivors]
+            if not near:
+                continue  # nobody who survived has a mask with it
+            pair = KeyPair(self._recover(index, keys.get(index, {}), self._key_is_right))
+            for other in near:
+                other_key = self._shares[other].mask_key
+                shared = pair.agree(other_key)
+                key = pair_mask_key(shared, self._transcript, (index, pair.public), (other, other_key))
+                # the survivor added the mask when its index is the lower one
+                (removed if other < index else added).append(key)
+        return added, removed
+
+    def _recover(self, index: int, held: dict[int, bytes], right: Callable[[int, bytes], bool]) -> bytes:
+        order = self._neighbourhoods[index]
+        found = [(x, held[holder]) for x, holder in enumerate(order, start=1) if holder in held]
+        need = self.graph.share_threshold if self.graph is not None else 0
+        name = self._roster[index][1]
+        if len(found) < need:
+            raise RoundFailed(
+                f"{len(found)} of the {need} shares needed for participant {name} came: the sum "
+                "cannot be opened; run the round again"
+            )
+        secret = sharing.recover([x for x, _ in found[:need]], [share for _, share in found[:need]])
+        if secret is None or not right(index, secret):
+            raise RoundFailed(
+                f"the shares of participant {name} do not fit what it published: one of them is wrong"
+            )
+        return secret
+
+    def _seed_is_right(self, index: int, seed: bytes) -> bool:
+        return seed_commitment(seed, self._transcript, index) == self._shares[index].seed_commitment
+
+    def _key_is_right(self, index: int, secret: bytes) -> bool:
+        return KeyPair(secret).public == self._shares[index].mask_key
+
+    # checks and small parts
+
+    @property
+    def _degree(self) -> int:
+        return self.graph.degree if self.graph is not None else 0
+
+    def _survivor_bitmap(self) -> bytes:
+        return bitmap(self._survivors, len(self._roster))
+
+    def _to(self, recipients: set[int], data: bytes) -> Requests:
+        return {self._roster[index][1]: data for index in sorted(recipients)}
+
+    def _expect(self, phase: Phase) -> None:
+        if self.phase is not phase:
+            raise OutOfOrder(f"the server is in phase {self.phase.value}, not {phase.value}")
+
+    def _enough(self, count: int, did: str) -> None:
+        if count < self.settings.threshold:
+            self.phase = Phase.FAILED
+            raise RoundFailed(
+                f"{count} participants {did}, the threshold is {self.settings.threshold}: no sum is opened "
+                "and nothing was revealed; wait for more participants or plan for more dropouts"
+            )
+
+    def _receive(self, phase: Phase, data: bytes, kind: type[M], limit: int, seen: Any) -> M:
+        """Decode and check what all client messages of a round have in common."""
+        self._expect(phase)
+        message: Any = messages.decode(data, kind, limit)
+        if (message.session, message.round) != (self.session, self.round):
+            raise WrongRound("a message of another session or round: refused")
+        if message.sender >= len(self._roster):
+            raise UnknownSender(f"sender {message.sender} is not in the roster of {len(self._roster)}")
+        if message.sender in seen:
+            raise DuplicateMessage(f"sender {message.sender} has already answered in phase {phase.value}")
+        if self.settings.malicious and not isinstance(message, messages.Agreement):
+            signed = messages.signed_part(message)
+            verify(self._roster[message.sender][3], message.signature, b"message", self._transcript, signed)
+        return message

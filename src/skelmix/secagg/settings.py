@@ -1,0 +1,141 @@
+"""What both sides of a round agree on: the vectors, the threshold, the threat model; and what follows from
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from skelmix.errors import InvalidInput
+from skelmix.secagg import graph as graphs
+from skelmix.secagg.graph import Graph
+from skelmix.secagg.keys import KEY_BYTES, SIGNATURE_BYTES, digest, number
+from skelmix.secagg.messages import MOST_COORDINATES, MOST_PARTICIPANTS, SEALED_BYTES, Peer
+from skelmix.secagg.sharing import SHARE_BYTES
+from skelmix.validation import bits as check_bits
+from skelmix.validation import whole
+
+
+class Phase(Enum):
+    """The phases of a round, the same on both sides. A client in phase X waits for the request of X."""
+
+    ADVERTISE = "advertise"
+    SHARE = "share"
+    MASKED = "masked"
+    CONSISTENCY = "consistency"
+    UNMASK = "unmask"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The rules of a round.
+
+    dimension, bits: vectors of `dimension` words of Z_{2^bits}.
+    threshold: the least number of survivors whose sum may be opened (a plan's `min_survivors`).
+    colluding: how many participants may pool what they know with the server.
+    malicious: False, the server is honest but curious; True, it may send anything to anyone: identities,
+      signatures and the consistency check are then mandatory, the graph is full, and 2·threshold >
+      participants + colluding.
+    full_graph: take the full graph whatever the number of participants.
+    """
+
+    dimension: int
+    bits: int
+    threshold: int
+    colluding: int = 0
+    malicious: bool = False
+    full_graph: bool = False
+
+    def __post_init__(self) -> None:
+        whole(1, MOST_COORDINATES, dimension=self.dimension)
+        check_bits(self.bits)
+        whole(1, MOST_PARTICIPANTS, threshold=self.threshold)
+        whole(0, MOST_PARTICIPANTS, colluding=self.colluding)
+
+    def graph(self, participants: int) -> Graph:
+        """Degree and Shamir threshold for so many participants; raises `InvalidInput` when a threshold rule
+        is broken.
+
+        Any threat model: threshold > colluding, and at least 2 (1 only for a lone participant). Malicious
+        server: 2·threshold > participants + colluding, for otherwise two disjoint groups of honest clients
+        could be made to open two different sums, or both masks of one participant.
+        """
+        whole(1, MOST_PARTICIPANTS, participants=participants)
+        if self.threshold < min(2, participants):
+            raise InvalidInput(
+                f"threshold = {self.threshold}: a sum over one of {participants} is no sum; at least 2"
+            )
+        if self.malicious and 2 * self.threshold <= participants + self.colluding:
+            raise InvalidInput(
+                f"threshold = {self.threshold}: against a malicious server it must exceed "
+                f"(participants + colluding)/2 = {(participants + self.colluding) / 2}; raise the threshold"
+            )
+        full = self.full_graph or self.malicious
+        return graphs.choose(participants, self.threshold, colluding=self.colluding, full=full)
+
+    @property
+    def payload_bytes(self) -> int:
+        """⌈dimension · bits / 8⌉."""
+        return (self.dimension * self.bits + 7) // 8
+
+
+def transcript(
+    settings: Settings, session: bytes, round: int, graph: Graph, seed: bytes, roster: Iterable[Peer]
+) -> bytes:
+    """SHA-256 over all that the round depends on. It salts every key: two views of a round share no key."""
+    rules = (
+        settings.dimension,
+        settings.bits,
+        settings.threshold,
+        settings.colluding,
+        int(settings.malicious),
+    )
+    shape = (graph.participants, graph.degree, graph.share_threshold)
+    peers = [b"".join((number(p[0]), number(p[1]), p[2], p[3].ljust(KEY_BYTES, b"\0"))) for p in roster]
+    return digest(b"transcript", session, number(round), *map(number, rules + shape), seed, *peers)
+
+
+# Upper limits in bytes, checked before a message is decoded. An index takes at most 3 bytes, a byte string 3
+# to 5 of head.
+_FRAME = 256
+_ROW = 16
+
+
+def limit_advertisement() -> int:
+    return _FRAME
+
+
+def limit_share_request(participants: int) -> int:
+    return 2 * _FRAME + participants * (2 * KEY_BYTES + SIGNATURE_BYTES + 2 * _ROW)
+
+
+def limit_shares(degree: int) -> int:
+    return 2 * _FRAME + degree * (SEALED_BYTES + _ROW)
+
+
+def limit_mask_request(participants: int, degree: int) -> int:
+    return _FRAME + participants + degree * (KEY_BYTES + SEALED_BYTES + _ROW)
+
+
+def limit_masked_input(payload_bytes: int) -> int:
+    return _FRAME + payload_bytes
+
+
+def limit_consistency_request(participants: int) -> int:
+    return _FRAME + participants
+
+
+def limit_agreement() -> int:
+    return _FRAME
+
+
+def limit_unmask_request(participants: int) -> int:
+    return _FRAME + participants + participants * (SIGNATURE_BYTES + _ROW)
+
+
+def limit_unmask_shares(degree: int) -> int:
+    return _FRAME + (degree + 1) * (SHARE_BYTES + _ROW)
