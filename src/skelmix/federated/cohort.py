@@ -15,6 +15,7 @@ from skelmix.errors import RoundFailed
 from skelmix.noise.entropy import Entropy
 
 if TYPE_CHECKING:
+    from skelmix.mechanisms import EncodeStats
     from skelmix.plan import Plan
 
 
@@ -29,7 +30,6 @@ class Diagnostics:
     clip_norm: float
     dimension: int
     participants: int = 0
-    clipped: int = 0
     norms: float = 0.0
     total: NDArray[np.float64] = field(init=False)
 
@@ -43,7 +43,6 @@ class Diagnostics:
             factors = np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-300))
             self.total += factors @ block
             self.participants += len(block)
-            self.clipped += int((norms > self.clip_norm).sum())
             self.norms += float(norms.sum())
             yield block
 
@@ -83,7 +82,7 @@ def noisy_sum(
     secure: str,
     entropy: Entropy,
     seconds: Seconds,
-    stats: Any = None,
+    stats: EncodeStats | None = None,
 ) -> NDArray[np.float64]:
     """The decoded sum over the survivors' vectors, `blocks`, of a cohort of `sampled` participants.
 
@@ -98,16 +97,14 @@ def noisy_sum(
     mechanism = plan.mechanism
     start, before = perf_counter(), seconds.gradients
     made = seconds.timed(blocks)
-    if secure == "protocol" and hasattr(mechanism, "modulus"):
+    if secure == "protocol":
         messages = [mechanism.encode(block, round=round, shares=shares, entropy=entropy) for block in made]
         encoded = perf_counter()
         seconds.encode += encoded - start - (seconds.gradients - before)
-        total = _through_protocol(mechanism, np.concatenate(messages), sampled, need)
+        total = _through_protocol(plan, np.concatenate(messages), sampled, round, entropy)
         seconds.aggregate += perf_counter() - encoded
     else:
-        total = mechanism.encode_sum(
-            made, round=round, shares=shares, participants=survivors, entropy=entropy, stats=stats
-        )
+        total = mechanism.encode_sum(made, round=round, shares=shares, entropy=entropy, stats=stats)
         seconds.encode += perf_counter() - start - (seconds.gradients - before)
     start = perf_counter()
     decoded = mechanism.decode(total, round=round)
@@ -115,13 +112,19 @@ def noisy_sum(
     return decoded
 
 
-def _through_protocol(mechanism: Any, messages: NDArray[Any], sampled: int, threshold: int) -> NDArray[Any]:
-    """The sum of the survivors' messages by the protocol, where the last `sampled - len(messages)` dropped
-    out."""
+def _through_protocol(
+    plan: Plan, messages: NDArray[Any], sampled: int, round: int, entropy: Entropy
+) -> NDArray[Any]:
+    """The sum of the survivors' messages by the protocol; the others fall silent before sending theirs."""
     from skelmix.secagg.in_memory import secure_sum
 
-    missing = np.zeros((sampled - len(messages), messages.shape[1]), messages.dtype)
-    dropouts = range(len(messages), sampled)
+    silent = np.zeros((sampled - len(messages), messages.shape[1]), messages.dtype)
     return secure_sum(
-        np.concatenate([messages, missing]), modulus=mechanism.modulus, threshold=threshold, dropouts=dropouts
+        np.concatenate([messages, silent]),
+        modulus=plan.mechanism.modulus,
+        threshold=plan.cohort.min_survivors(sampled),
+        colluding=plan.cohort.colluding,
+        dropouts={"masked": range(len(messages), sampled)},
+        round=round,
+        entropy=entropy,
     )

@@ -27,6 +27,7 @@ from skelmix.federated.cohort import Diagnostics, Seconds, noisy_sum
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
 from skelmix.federated.ledger import Ledger, RunLock, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
+from skelmix.mechanisms import EncodeStats
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, system_entropy
 from skelmix.validation import fraction, one_of, whole
 
@@ -205,12 +206,12 @@ class Trainer:
     def _sum_and_step(
         self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
     ) -> None:
+        mechanism = self.plan.mechanism
         blocks = self.gradients.blocks(self.clients, here)
         watched = (
-            Diagnostics(self.plan.mechanism.clip_norm, self.gradients.dimension)
-            if self.measure and looked_at
-            else None
+            Diagnostics(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
         )
+        stats = EncodeStats() if self.measure else None
         total = noisy_sum(
             self.plan,
             blocks if watched is None else watched.watch(blocks),
@@ -220,10 +221,13 @@ class Trainer:
             secure=self.secure,
             entropy=entropy,
             seconds=self.seconds,
+            stats=stats,
         )
+        if stats is not None and stats.participants:
+            record["clipped_fraction"] = stats.clipped_rows / stats.participants
+            record["wrapped_fraction"] = stats.wrapped_coordinates / mechanism.padded_dimension
         if watched is not None:
             record["mean_norm"] = watched.norms / watched.participants
-            record["clipped_fraction"] = watched.clipped / watched.participants
             record["mse"] = float(np.mean((total - watched.total) ** 2))
         start = perf_counter()
         set_gradients(self.model, total / self.plan.cohort.expected)
