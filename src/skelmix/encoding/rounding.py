@@ -69,7 +69,7 @@ def _wrap_block(x: Any, words: Any, unit: Any, noise: Any, mask: Any, out: Any) 
         cut = np.int32(_cut(magnitude, unit))
         word = np.int32(words[i])
         rounded = np.int32(np.int32(magnitude) + np.int32(word < cut))
-        out[i] = ((-rounded if x[i] < zero else rounded) + noise[i]) & mask
+        out[i] = np.int32((-rounded if x[i] < zero else rounded) + np.int32(noise[i])) & mask
         tied |= np.int32(word == cut)
     return tied
 
@@ -273,7 +273,7 @@ def round_and_noise(
 
     x is float32 or float64 of any shape, `out` C-contiguous of the same shape. An unsigned `out` holds the result modulo 2^bits
     (bits: its full width unless given); a signed one (int32, int64) the integer itself. Exact: see the module. Without
-    a sampler it rounds only. Magnitudes above 2^31 - 1 (2^30 for int32 with noise), NaN and infinity raise InvalidInput,
+    a sampler it rounds only. Magnitudes above 2^31 - 1 (2^30 for a signed `out` with noise), NaN and infinity raise InvalidInput,
     and `out` is void then.
     """
     values = _checked(x)
@@ -283,7 +283,7 @@ def round_and_noise(
         )
     mask = _mask(out.dtype, bits)
     entropy = system_entropy() if entropy is None else entropy
-    largest = 1 << 30 if out.dtype == np.int32 and sampler is not None else _LARGEST
+    largest = 1 << 30 if mask < 0 and sampler is not None else _LARGEST  # the sum fits 32 bits
     flat, target = values.reshape(-1), out.reshape(-1)
     if flat.size < _PARALLEL:
         _wrap_range(flat, sampler, target, mask, largest, entropy)
@@ -296,9 +296,9 @@ def round_and_noise(
     return out
 
 
-def _mask(dtype: np.dtype[Any], bits: int | None) -> np.int64:
+def _mask(dtype: np.dtype[Any], bits: int | None) -> int:
     if dtype in (np.int32, np.int64) and bits is None:
-        return np.int64(-1)
+        return -1
     if dtype.kind != "u" or dtype.itemsize > 4:
         raise InvalidInput(
             f"out has dtype {dtype}: must be uint8, uint16 or uint32, or int32 or int64 without bits"
@@ -306,20 +306,21 @@ def _mask(dtype: np.dtype[Any], bits: int | None) -> np.int64:
     width = 8 * dtype.itemsize
     if bits is not None and not 1 <= bits <= width:
         raise InvalidInput(f"bits = {bits}: must be in 1..{width} for {dtype}")
-    return np.int64((1 << (width if bits is None else bits)) - 1)
+    return (1 << (width if bits is None else bits)) - 1
 
 
 def _wrap_range(
     x: NDArray[Any],
     sampler: ExactSampler | None,
     out: NDArray[Any],
-    mask: np.int64,
+    mask: int,
     largest: int,
     entropy: Entropy,
 ) -> None:
     work = _Work(x.dtype, min(_CHUNK, x.size), largest)
     raw = x.view(work.integer)
     buffers = work.buffers
+    mask32 = np.uint32(mask & 0xFFFFFFFF).view(np.int32)
     noise = np.zeros(buffers.words.size, np.int8 if sampler is None else sampler.dtype)
     for start in range(0, x.size, _CHUNK):
         piece, target = x[start : start + _CHUNK], out[start : start + _CHUNK]
@@ -336,7 +337,7 @@ def _wrap_range(
             words,
             work.unit,
             some,
-            mask,
+            mask32,
             target,
             buffers.open,
         )
@@ -344,7 +345,7 @@ def _wrap_range(
             raise work.refuse()
         for i in buffers.open[:ties]:
             step = _one_more(piece[i], work, entropy)
-            target[i] = out.dtype.type((int(target[i]) + step) & int(mask))
+            target[i] = out.dtype.type((int(target[i]) + step) & mask)
 
 
 def round_stochastic(
