@@ -29,20 +29,21 @@ _TINY = 2.0**-1074
 _ANY_ORDER = {"reassoc", "contract"}  # the error bound holds for every order of summation: let it vectorise
 
 
-def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.bool_]:
-    """Scale each row of x down, in place, until its exact L2 norm is at most `bound`; returns which rows
-    changed.
+def clip_l2(x: NDArray[Any], bound: float) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Scale each row of x down, in place, until its exact L2 norm is at most `bound`.
 
     x is a C-contiguous (n, d) array of float32 or float64. A row whose computed norm, enlarged by the error
-    of computing it, is within the bound keeps every bit; any other loses about 2^-23 (float32) or d·2^-52
+    of computing it, is within the bound keeps every bit; any other loses about 2^-23 (float32) or d·2^-51
     (float64) more of its length than exact arithmetic would take. Directions and signs survive; a zero row
-    stays zero. NaN or infinity raises `InvalidInput`.
+    stays zero. Returns which rows changed, and upper bounds on the squared norms before. NaN or infinity
+    raises `InvalidInput`.
     """
     _check(x, bound)
     changed = np.zeros(x.shape[0], np.bool_)
-    bad = _clip_l2(x, float(bound), _product_error(x.dtype), changed)
+    squares = np.empty(x.shape[0], np.float64)
+    bad = _clip_l2(x, float(bound), _product_error(x.dtype), changed, squares)
     _refuse(bad)
-    return changed
+    return changed, squares
 
 
 def clip_linf(x: NDArray[Any], bound: float) -> int:
@@ -55,7 +56,7 @@ def clip_linf(x: NDArray[Any], bound: float) -> int:
     return int(_clip_linf(x, _at_most(bound, x.dtype)))
 
 
-def clip_mixture(x: NDArray[Any], c: float, linf: int) -> NDArray[np.bool_]:
+def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_], int]:
     """Bao et al. 2022, Algorithm 5: afterwards Σ_j (x² + p - p²) <= c and ⌈|x_j|⌉ <= linf hold exactly for
     each row.
 
@@ -63,15 +64,16 @@ def clip_mixture(x: NDArray[Any], c: float, linf: int) -> NDArray[np.bool_]:
     the straight line between k² and (k+1)². (The printed line 3 has a plus before p²; Eq. (4) has the
     minus.) If the v of a row add up to more than c they are scaled to c and mapped back exactly: k' = ⌊√v⌋,
     p' = (v - k'²)/(2k'+1). Then coordinates are clamped to the integer `linf` >= 1, as Theorem 5 asks for
-    the ceiling. Works in place on a C-contiguous (n, d) float array; returns which rows changed. A row
+    the ceiling. Works in place on a C-contiguous (n, d) float array; returns which
+    rows changed and how many coordinates were clamped. A row
     inside both bounds keeps every bit; signs survive; NaN or infinity raises.
     """
     _check(x, c)
     whole(1, linf=linf)
     changed = np.zeros(x.shape[0], np.bool_)
-    bad = _clip_mixture(x, float(c), _at_most(float(linf), x.dtype), changed)
+    bad, touched = _clip_mixture(x, float(c), _at_most(float(linf), x.dtype), changed)
     _refuse(bad)
-    return changed
+    return changed, int(touched)
 
 
 def _check(x: NDArray[Any], bound: float) -> None:
@@ -131,7 +133,7 @@ def _shrink_if_overflowing(line: Any) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _clip_l2(x: Any, bound: float, product_error: float, changed: Any) -> int:
+def _clip_l2(x: Any, bound: float, product_error: float, changed: Any, norms: Any) -> int:
     """Returns the first row that is not finite, or -1."""
     d = x.shape[1]
     limit = bound * bound * (1.0 - 2.0 * _TWO_U)
@@ -139,6 +141,7 @@ def _clip_l2(x: Any, bound: float, product_error: float, changed: Any) -> int:
     for row in range(x.shape[0]):
         line = x[row]
         squares = sum_of_squares(line)
+        norms[row] = squares
         if not math.isfinite(squares):
             if not _shrink_if_overflowing(line):
                 return row
@@ -187,7 +190,8 @@ def mixture_norm(line: Any) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> int:
+def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> tuple[int, int]:
+    touched = 0
     d = x.shape[1]
     limit = c * (1.0 - _TWO_U)
     margin = 1.0 - 2.0 * (d + 32) * _TWO_U
@@ -196,7 +200,7 @@ def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> int:
         norm = mixture_norm(line)
         if not math.isfinite(norm):
             if not _shrink_if_overflowing(line):
-                return row
+                return row, 0
             # undo the division as far as the integer grid reaches, so that large rows keep their direction
             _scale(line, 2.0**40)
             changed[row] = True
@@ -214,7 +218,8 @@ def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> int:
             if value > linf or value < -linf:
                 line[j] = math.copysign(linf, value)
                 changed[row] = True
-    return -1
+                touched += 1
+    return -1, touched
 
 
 @njit(nogil=True, cache=True)

@@ -54,7 +54,7 @@ def round_conditionally(
             if tries == retries:
                 raise InvalidInput(
                     f"conditional rounding failed {retries} times in row {row}: its rounded norm stays above "
-                    f"{math.sqrt(largest_square):.6g}; clip to the norm the bound was computed for, or raise the scale"
+                    f"{math.sqrt(largest_square):.6g}; clip first, or raise the scale"
                 )
             integers[row] = round_stochastic(x[row], entropy=entropy)
             tries += 1

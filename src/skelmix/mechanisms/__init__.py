@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from skelmix.mechanisms.base import EncodeStats, Mechanism
     from skelmix.mechanisms.binomial import Binomial
     from skelmix.mechanisms.central_gaussian import CentralGaussian
     from skelmix.mechanisms.clips import FlatClip, L2Clip, MixtureClip
     from skelmix.mechanisms.discrete_gaussian import DiscreteGaussian
     from skelmix.mechanisms.gaussian_mixture import GaussianMixture
-    from skelmix.mechanisms.mechanism import EncodeStats, Mechanism
     from skelmix.mechanisms.registry import mechanism_from_dict
     from skelmix.mechanisms.skellam import Skellam
     from skelmix.mechanisms.skellam_mixture import SkellamMixture
@@ -35,11 +35,11 @@ _HOMES = {
     "Binomial": "binomial",
     "CentralGaussian": "central_gaussian",
     "DiscreteGaussian": "discrete_gaussian",
-    "EncodeStats": "mechanism",
+    "EncodeStats": "base",
     "FlatClip": "clips",
     "GaussianMixture": "gaussian_mixture",
     "L2Clip": "clips",
-    "Mechanism": "mechanism",
+    "Mechanism": "base",
     "MixtureClip": "clips",
     "Skellam": "skellam",
     "SkellamMixture": "skellam_mixture",

@@ -16,10 +16,11 @@ from skelmix.validation import positive, whole
 
 @dataclass(frozen=True)
 class Clipped:
-    """What a clip changed: rows, and coordinates by the L-infinity clamp."""
+    """What a clip changed: rows, and coordinates by the L-infinity clamp; Σ‖x‖² of the rows as they came."""
 
     rows: int
-    coordinates: int = 0
+    coordinates: int
+    squared_norms: float
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class L2Clip:
     kind = "l2"
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
-        return Clipped(int(clip_l2(x, radius).sum()))
+        changed, squares = clip_l2(x, radius)
+        return Clipped(int(changed.sum()), 0, float(squares.sum()))
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
         """(L1, L2, L-infinity) bounds of a clipped vector with radius γΔ."""
@@ -50,7 +52,8 @@ class FlatClip:
         positive(linf=self.linf)
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
-        return Clipped(int(clip_l2(x, radius).sum()), clip_linf(x, self.linf))
+        changed, squares = clip_l2(x, radius)
+        return Clipped(int(changed.sum()), clip_linf(x, self.linf), float(squares.sum()))
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
         root = math.sqrt(dimension)
@@ -76,8 +79,9 @@ class MixtureClip:
         return radius * radius if self.c is None else float(self.c)
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
-        before = np.count_nonzero(np.abs(x) > self.linf)
-        return Clipped(int(clip_mixture(x, self.threshold(radius), self.linf).sum()), int(before))
+        squares = float(np.einsum("ij,ij->", x, x, dtype=np.float64))
+        changed, touched = clip_mixture(x, self.threshold(radius), self.linf)
+        return Clipped(int(changed.sum()), touched, squares)
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
         c = self.threshold(radius)  # x² <= v and |x| <= v coordinate by coordinate

@@ -7,22 +7,21 @@ scale=1 the steps are the paper's Algorithms 2 and 12, and in one dimension Algo
 
 from __future__ import annotations
 
-import copy
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skelmix import validation
-from skelmix.encoding.rotation import SEED_BYTES, padded, rotate, unrotate
+from skelmix.encoding.rotation import rotate, unrotate
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.encoding.wrapping import unwrap, wire_dtype, wrap, wrapped_coordinates
 from skelmix.errors import InvalidInput
+from skelmix.mechanisms.base import EncodeStats, Mechanism
 from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
@@ -32,73 +31,13 @@ from skelmix.noise.table import ExactSampler, sampler
 _LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
 
 
-@dataclass
-class EncodeStats:
-    """What happened in a simulation; `encode_sum` adds to it. None of it may be released: it is not
-    private."""
-
-    participants: int = 0
-    clipped_rows: int = 0
-    touched_coordinates: int = 0
-    wrapped_coordinates: int = 0
-
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def count(self, rows: int, clipped: Clipped) -> None:
-        with self._lock:
-            self.participants += rows
-            self.clipped_rows += clipped.rows
-            self.touched_coordinates += clipped.coordinates
-
-
 @dataclass(frozen=True)
-class Mechanism(ABC):
-    """Common fields. `total_noise` is the parameter of the *summed* noise, of which each participant adds
-    one share.
-
-    dimension: coordinates of a vector. bits: width of a coordinate on the wire, m = 2^bits. scale: γ.
-    clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian,
-    the trials of a binomial, on the integer grid. shares: over how many participants it is divided; a round
-    may say otherwise. rotation_seed: 32 public bytes.
-    """
-
-    dimension: int
-    bits: int
-    scale: float
-    clip_norm: float
-    total_noise: float
-    shares: int = 1
-    rotation_seed: bytes = bytes(SEED_BYTES)
-    rotate: bool = True
-
-    name: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        validation.whole(1, 2**28, dimension=self.dimension)
-        validation.bits(self.bits)
-        validation.positive(scale=self.scale, clip_norm=self.clip_norm, total_noise=self.total_noise)
-        validation.whole(1, shares=self.shares)
-        if self.radius >= 2.0**30:
-            raise InvalidInput(f"scale·clip_norm = {self.radius:g}: must be below 2^30; lower the scale")
-        if not isinstance(self.rotation_seed, bytes) or len(self.rotation_seed) != SEED_BYTES:
-            raise InvalidInput(f"rotation_seed: must be {SEED_BYTES} bytes; it is public")
-
-    @property
-    def radius(self) -> float:
-        """γΔ: the L2 norm of a clipped vector on the integer grid, as the accountant uses it."""
-        return float(self.scale) * float(self.clip_norm)
+class IntegerMechanism(Mechanism):
+    """A mechanism whose participants send integers modulo 2^bits."""
 
     @property
     def modulus(self) -> int:
         return 1 << self.bits
-
-    @property
-    def padded_dimension(self) -> int:
-        """Coordinates on the wire: the next power of two, or the dimension itself without rotation."""
-        return padded(self.dimension) if self.rotate else self.dimension
-
-    # The steps ---------------------------------------------------------------------------------------------------
 
     def encode(
         self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
@@ -153,7 +92,7 @@ class Mechanism(ABC):
                 self._round_into(x, total, source)
             finally:
                 sums.put(total)
-            seen.count(len(x), clipped)
+            seen.count(len(x), clipped.rows, clipped.coordinates, clipped.squared_norms)
 
         blocks = as_blocks(vectors, self._rows_at_once, self.dimension)
         for_each(self._with_entropy(blocks, entropy), add)
@@ -210,10 +149,10 @@ class Mechanism(ABC):
     def _round_into(self, x: NDArray[Any], total: NDArray[np.int64], entropy: Entropy) -> None:
         """total += the rows of x, rounded to integers."""
 
-    # The noise ---------------------------------------------------------------------------------------------------
+    # The noise
 
     @abstractmethod
-    def participant_law(self, shares: int | None = None) -> Law | None:
+    def participant_law(self, shares: int | None = None) -> BallLaw | None:
         """The law of one participant's noise a coordinate: exactly 1/shares of `total_noise`; None without
         noise."""
 
@@ -228,22 +167,6 @@ class Mechanism(ABC):
         law = self.participant_law()
         return 0.0 if law is None else participants * law.variance
 
-    @property
-    @abstractmethod
-    def noise(self) -> float:
-        """The parameter of one participant's noise at `self.shares`."""
-
-    @abstractmethod
-    def noise_for_multiplier(self, multiplier: float) -> float:
-        """About the `total_noise` whose sum hides one vector as a Gaussian of this noise multiplier would."""
-
-    def without_noise(self) -> Self:
-        """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone. It has no
-        bound."""
-        bare = copy.copy(self)
-        object.__setattr__(bare, "total_noise", 0.0)
-        return bare
-
     def _shares(self, shares: int | None) -> int:
         chosen = self.shares if shares is None else shares
         validation.whole(1, shares=chosen)
@@ -251,11 +174,7 @@ class Mechanism(ABC):
 
     def _sampler(self, shares: int | None) -> ExactSampler | None:
         law = self.participant_law(shares)
-        if law is None:
-            return None
-        if not isinstance(law, BallLaw):
-            raise InvalidInput(f"{law!r} has no exact sampler")
-        return sampler(law)
+        return None if law is None else sampler(law)
 
     def _add_noise(
         self,
@@ -268,15 +187,15 @@ class Mechanism(ABC):
         law = self.participant_law(shares)
         if law is None:
             return
+        one = law
         at_once = 1
         if isinstance(law, Skellam | Binomial):  # closed under sums
             at_once = max(1, int(_LARGEST_TABLE / law.variance))
 
         def draw(part: tuple[int, Entropy]) -> None:
             copies, source = part
-            noise = sampler(law if copies == 1 else law.sum_of(copies)).sample(
-                self.padded_dimension, entropy=source
-            )
+            summed = one.sum_of(copies) if isinstance(one, Skellam | Binomial) else one
+            noise = sampler(summed).sample(self.padded_dimension, entropy=source)
             total = sums.get()
             total += noise
             sums.put(total)
@@ -295,10 +214,3 @@ class Mechanism(ABC):
         source = system_entropy() if entropy is None else entropy
         for item in items:
             yield item, source if isinstance(source, SystemEntropy) else source.spawn()
-
-    # Plain data --------------------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, read back by `mechanism_from_dict`."""
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"name": self.name, **data, "rotation_seed": self.rotation_seed.hex()}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
-from skelmix.mechanisms.mechanism import Mechanism
+from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy
 from skelmix.noise.laws import Law
 from skelmix.noise.table import ExactSampler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Mixture(Mechanism):
+class Mixture(IntegerMechanism):
     """Stochastic rounding plus integer noise. The sum is unbiased; each coordinate has the variance of the
     summed noise plus Σp(1-p) over the participants (Bao et al. 2022, Corollary 2), on the integer grid."""
 
@@ -62,7 +62,7 @@ class Mixture(Mechanism):
     def _round_into(self, x: NDArray[Any], total: NDArray[np.int64], entropy: Entropy) -> None:
         round_into_sum(x, total, entropy)
 
-    # The bound ---------------------------------------------------------------------------------------------------
+    # The bound
 
     @property
     def bounds(self) -> tuple[str, ...]:

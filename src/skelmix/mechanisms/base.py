@@ -1,0 +1,186 @@
+"""The data of a mechanism, and the interface that every mechanism has."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from numpy.typing import NDArray
+
+from skelmix import validation
+from skelmix.encoding.rotation import SEED_BYTES, padded
+from skelmix.errors import InvalidInput
+from skelmix.noise.entropy import Entropy
+
+if TYPE_CHECKING:
+    from skelmix.accounting.curve import RdpCurve
+    from skelmix.accounting.gaussian_dp import GaussianCertificate
+
+
+@dataclass
+class EncodeStats:
+    """What happened in a simulation; `encode_sum` adds to it. None of it may be released: it is not private.
+
+    clipped_rows: vectors that the clip changed. touched_coordinates: those above an L-infinity clip.
+    wrapped_coordinates: those of the noisy sum that left [-m/2, m/2). squared_norms: Σ‖γx‖² of the vectors
+    as they came, on the integer grid.
+    """
+
+    participants: int = 0
+    clipped_rows: int = 0
+    touched_coordinates: int = 0
+    wrapped_coordinates: int = 0
+    squared_norms: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def count(self, rows: int, clipped_rows: int, touched_coordinates: int, squared_norms: float) -> None:
+        """Add one block; safe from several threads."""
+        with self._lock:
+            self.participants += rows
+            self.clipped_rows += clipped_rows
+            self.touched_coordinates += touched_coordinates
+            self.squared_norms += squared_norms
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Common fields. `total_noise` is the parameter of the *summed* noise, of which each participant adds
+    one share.
+
+    dimension: coordinates of a vector. bits: width of a coordinate on the wire, m = 2^bits. scale: γ.
+    clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian,
+    the trials of a binomial, on the integer grid. shares: over how many participants it is divided; a round
+    may say otherwise. rotation_seed: 32 public bytes. rotate: without it (and with scale 1) the steps are
+    the plain ones of the paper's Algorithms 1 and 2.
+    """
+
+    dimension: int
+    bits: int
+    scale: float
+    clip_norm: float
+    total_noise: float
+    shares: int = 1
+    rotation_seed: bytes = bytes(SEED_BYTES)
+    rotate: bool = True
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        validation.whole(1, 2**28, dimension=self.dimension)
+        validation.bits(self.bits)
+        validation.positive(scale=self.scale, clip_norm=self.clip_norm, total_noise=self.total_noise)
+        validation.whole(1, shares=self.shares)
+        if not 2.0**-60 <= self.radius <= 2.0**30:
+            raise InvalidInput(
+                f"scale·clip_norm = {self.radius:g}: must be within 2^-60..2^30; change the scale"
+            )
+        if not isinstance(self.rotation_seed, bytes) or len(self.rotation_seed) != SEED_BYTES:
+            raise InvalidInput(f"rotation_seed: must be {SEED_BYTES} bytes; it is public")
+        if not isinstance(self.rotate, bool):
+            raise InvalidInput(f"rotate = {self.rotate!r}: must be True or False")
+
+    @property
+    def radius(self) -> float:
+        """γΔ: the L2 norm of a clipped vector on the integer grid, as the accountant uses it."""
+        return float(self.scale) * float(self.clip_norm)
+
+    @property
+    def padded_dimension(self) -> int:
+        """Coordinates on the wire: the next power of two, or the dimension itself without rotation."""
+        return padded(self.dimension) if self.rotate else self.dimension
+
+    # What is sent, and what comes of it
+
+    @abstractmethod
+    def encode(
+        self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
+    ) -> NDArray[Any]:
+        """What each participant sends in this round."""
+
+    @abstractmethod
+    def encode_sum(
+        self,
+        vectors: Any,
+        *,
+        round: int,
+        shares: int | None = None,
+        participants: int | None = None,
+        entropy: Entropy | None = None,
+        stats: EncodeStats | None = None,
+    ) -> NDArray[Any]:
+        """The sum of what the participants send: the law of adding up `encode`, in constant memory."""
+
+    @abstractmethod
+    def decode(self, total: Any, *, round: int) -> NDArray[Any]:
+        """The estimate of the sum of the participants' (clipped) vectors, float64 (dimension,)."""
+
+    # The noise
+
+    @property
+    @abstractmethod
+    def noise(self) -> float:
+        """The parameter of one participant's noise at `self.shares`."""
+
+    @abstractmethod
+    def noise_variance(self, participants: int) -> float:
+        """Variance of a coordinate of the noise in the sum of this many participants, on the integer grid."""
+
+    @abstractmethod
+    def noise_for_multiplier(self, multiplier: float) -> float:
+        """About the `total_noise` that hides one vector as well as a Gaussian of this noise multiplier."""
+
+    def without_noise(self) -> Self:
+        """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone. It has no
+        bound."""
+        bare = copy.copy(self)
+        object.__setattr__(bare, "total_noise", 0.0)
+        return bare
+
+    # The bound: of one round, one participant's vector against the zero vector, with `shares` shares of noise
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[str, ...]:
+        """The names of the bounds that hold for these steps."""
+
+    @property
+    @abstractmethod
+    def l1_sensitivity(self) -> float:
+        """A bound on the L1 norm of what one participant adds to the sum, noise aside."""
+
+    @property
+    @abstractmethod
+    def l2_sensitivity(self) -> float:
+        """A bound on the L2 norm of what one participant adds to the sum, noise aside."""
+
+    @property
+    @abstractmethod
+    def linf_sensitivity(self) -> float:
+        """A bound on the coordinates of what one participant adds to the sum, noise aside."""
+
+    def rdp(self, orders: Sequence[int]) -> RdpCurve:
+        """The Rényi divergences at the orders at which the bound holds."""
+        raise InvalidInput(f"{self.name} has no Rényi bound; it has {', '.join(self.bounds)}")
+
+    def certificate(self, bound: str, slack: float) -> GaussianCertificate:
+        """The Gaussian that one round is no worse than, up to total variation `slack`."""
+        raise InvalidInput(f"bound = {bound!r}: {self.name} has {', '.join(self.bounds)}")
+
+    def approximate_dp(self, delta: float) -> float:
+        """ε of one round at δ, where there is no Rényi bound."""
+        raise InvalidInput(f"{self.name} is accounted for by {', '.join(self.bounds)}")
+
+    def _noisy(self) -> None:
+        if self.total_noise == 0:
+            raise InvalidInput("this mechanism adds no noise: it has no privacy bound")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, read back by `mechanism_from_dict`."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"name": self.name, **data, "rotation_seed": self.rotation_seed.hex()}

@@ -1,0 +1,138 @@
+"""The central Gaussian mechanism: the reference that distributed mechanisms are measured against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix import validation
+from skelmix.encoding.clipping import clip_l2
+from skelmix.errors import InvalidInput
+from skelmix.mechanisms.base import EncodeStats, Mechanism
+from skelmix.mechanisms.blocks import as_blocks, rows_of
+from skelmix.noise.entropy import Entropy, system_entropy
+
+if TYPE_CHECKING:
+    from skelmix.accounting.curve import RdpCurve
+    from skelmix.accounting.gaussian_dp import GaussianCertificate
+
+
+@dataclass(frozen=True)
+class CentralGaussian(Mechanism):
+    """NOT DISTRIBUTED: participants hand their clipped vectors to an aggregator who is trusted with them,
+    and who adds Gaussian noise of variance `total_noise` to the sum, once.
+
+    A reference in floating point: its noise is a float64 approximation of a normal law, and it neither
+    rotates, rounds nor wraps. There is no modulus; `bits`, `shares` and `rotation_seed` are not used and
+    `scale` must be 1.
+    """
+
+    name: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale != 1:
+            raise InvalidInput(
+                f"scale = {self.scale!r}: the central Gaussian has no integer grid; use scale = 1"
+            )
+
+    @property
+    def padded_dimension(self) -> int:
+        return self.dimension
+
+    def encode(
+        self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
+    ) -> NDArray[np.float64]:
+        """The clipped vectors, float64, as the trusted aggregator sees them: NOT PRIVATE, noise comes with
+        the sum."""
+        _, single = rows_of(vectors, self.dimension)
+        clipped = self._clipped(vectors)[0]
+        return clipped[0] if single else clipped
+
+    def encode_sum(
+        self,
+        vectors: Any,
+        *,
+        round: int,
+        shares: int | None = None,
+        participants: int | None = None,
+        entropy: Entropy | None = None,
+        stats: EncodeStats | None = None,
+    ) -> NDArray[np.float64]:
+        """The sum of the clipped vectors plus one draw of Gaussian noise, float64 (d,); what the aggregator
+        releases."""
+        seen = EncodeStats() if stats is None else stats
+        before = seen.participants
+        total = np.zeros(self.dimension)
+        for _, block in as_blocks(vectors, max(1, (1 << 16) // self.dimension), self.dimension):
+            clipped, changed, squares = self._clipped(block)
+            total += clipped.sum(axis=0)
+            seen.count(len(clipped), changed, 0, squares)
+        count = seen.participants - before
+        if count == 0:
+            raise InvalidInput("vectors is empty: at least one participant is needed")
+        if participants is not None:
+            validation.whole(count, participants=participants)
+        source = system_entropy() if entropy is None else entropy
+        normal = np.random.Generator(np.random.PCG64DXSM(int.from_bytes(source.bytes(32), "little")))
+        return total + math.sqrt(self.total_noise) * normal.standard_normal(self.dimension)
+
+    def decode(self, total: Any, *, round: int) -> NDArray[np.float64]:
+        """The noisy sum itself, float64 (d,)."""
+        values = np.asarray(total, np.float64)
+        if values.shape != (self.dimension,) or not np.isfinite(values).all():
+            raise InvalidInput(f"total has shape {values.shape}: must be ({self.dimension},) finite numbers")
+        return values.copy()
+
+    def _clipped(self, vectors: Any) -> tuple[NDArray[np.float64], int, float]:
+        x = np.array(validation.real_vectors(vectors, self.dimension), np.float64, order="C")
+        changed, squares = clip_l2(x, self.clip_norm)
+        return x, int(changed.sum()), float(squares.sum())
+
+    @property
+    def noise(self) -> float:
+        """σ of the aggregator's noise."""
+        return math.sqrt(self.total_noise)
+
+    def noise_variance(self, participants: int) -> float:
+        return float(self.total_noise)
+
+    def noise_for_multiplier(self, multiplier: float) -> float:
+        return (multiplier * self.clip_norm) ** 2
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return math.sqrt(self.dimension) * self.clip_norm
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return self.clip_norm
+
+    @property
+    def linf_sensitivity(self) -> float:
+        return self.clip_norm
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        return ("pld", "rdp")
+
+    def rdp(self, orders: Sequence[int]) -> RdpCurve:
+        """αΔ²/(2σ²) (Mironov 2017)."""
+        from skelmix.accounting.closed_form import gaussian
+
+        self._noisy()
+        return gaussian(self.total_noise, self.clip_norm, orders)
+
+    def certificate(self, bound: str, slack: float) -> GaussianCertificate:
+        """It is the Gaussian mechanism itself, with noise multiplier σ/Δ."""
+        from skelmix.accounting.gaussian_dp import gaussian_certificate
+
+        if bound != "pld":
+            raise InvalidInput(f"bound = {bound!r}: {self.name} has {', '.join(self.bounds)}")
+        self._noisy()
+        return gaussian_certificate(math.sqrt(self.total_noise) / self.clip_norm)

@@ -1,0 +1,65 @@
+"""The distributed discrete Gaussian mechanism, DDG (Kairouz, Liu and Steinke 2021)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from skelmix.mechanisms.conditional import ConditionallyRounded
+from skelmix.noise import laws
+
+if TYPE_CHECKING:
+    from skelmix.accounting.curve import RdpCurve
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(ConditionallyRounded):
+    """Each participant adds N_Z(0, σ²), σ² = total_noise/shares, to its conditionally rounded vector.
+
+    round_sigma_up: take the next integer for σ, as TensorFlow Privacy does, to reproduce published figures;
+    it adds noise, and the bound counts it.
+    """
+
+    round_sigma_up: bool = False
+    name: ClassVar[str] = "ddg"
+
+    def participant_variance(self, shares: int | None = None) -> Fraction:
+        """σ² of one participant, exact."""
+        share = Fraction(self.total_noise) / self._shares(shares)
+        if not self.round_sigma_up:
+            return share
+        whole = math.isqrt(math.ceil(share))
+        return Fraction((whole if whole * whole >= share else whole + 1) ** 2)
+
+    def participant_law(self, shares: int | None = None) -> laws.DiscreteGaussian | None:
+        variance = self.participant_variance(shares)
+        return laws.DiscreteGaussian(variance) if variance else None
+
+    @property
+    def noise(self) -> float:
+        """σ of one participant."""
+        return math.sqrt(self.participant_variance())
+
+    def noise_for_multiplier(self, multiplier: float) -> float:
+        return (multiplier * self.l2_sensitivity) ** 2
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        return ("paper",)
+
+    def rdp(self, orders: Sequence[int]) -> RdpCurve:
+        """Kairouz, Liu and Steinke 2021, Theorem 1, for the sum of `shares` participants' noise."""
+        from skelmix.accounting.closed_form import discrete_gaussian
+
+        self._noisy()
+        return discrete_gaussian(
+            float(self.participant_variance()),
+            self.shares,
+            self.l2_sensitivity,
+            self.l1_sensitivity,
+            self.padded_dimension,
+            orders,
+        )

@@ -1,0 +1,65 @@
+"""The discrete Gaussian mixture mechanism, DGM (Bao et al. 2022, Appendix B, Algorithms 11, 12 and 14)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from skelmix.mechanisms.clips import MixtureClip
+from skelmix.mechanisms.mixture import Mixture, chi_square
+from skelmix.noise.laws import DiscreteGaussian
+
+if TYPE_CHECKING:
+    from skelmix.accounting.curve import RdpCurve
+
+
+@dataclass(frozen=True)
+class GaussianMixture(Mixture):
+    """Each participant adds N_Z(0, σ²) with σ² = total_noise/shares. Sums of them are not discrete
+    Gaussians, quite: the bounds are about the law of the sum of `shares` of them.
+    """
+
+    name: ClassVar[str] = "dgm"
+
+    def participant_law(self, shares: int | None = None) -> DiscreteGaussian | None:
+        share = Fraction(self.total_noise) / self._shares(shares)
+        return DiscreteGaussian(share) if share else None
+
+    @property
+    def noise(self) -> float:
+        """σ of one participant."""
+        return math.sqrt(float(self.total_noise) / self.shares)
+
+    def noise_for_multiplier(self, multiplier: float) -> float:
+        total = variance = (multiplier * self.radius) ** 2
+        for _ in range(4 if variance < 1e4 else 0):
+            total *= chi_square(DiscreteGaussian(total)) * variance
+        return total
+
+    def largest_linf(self, order: int) -> int:
+        """The largest integer Δ∞ that the paper's Eq. (8) allows at this order, at least 1."""
+        from skelmix.accounting.closed_form import convolution_gap
+
+        gap = convolution_gap(self.total_noise / self.shares, self.shares)
+        deviation = math.sqrt(self.total_noise)
+        first = math.sqrt(max(0.0, 2 * (0.1 / (order - 1) - gap) / order)) * deviation
+        second = (math.sqrt(0.2 / (order * order - order)) - gap) * deviation
+        least = min(first, second)
+        return max(1, math.ceil(least) - 1) if math.isfinite(least) else 1
+
+    def _paper_rdp(self, clip: MixtureClip, orders: Sequence[int]) -> RdpCurve:
+        from skelmix.accounting.closed_form import corollary_3
+
+        self._noisy()
+        return corollary_3(
+            self.total_noise / self.shares,
+            self.shares,
+            clip.threshold(self.radius),
+            self.l1_sensitivity,
+            clip.linf,
+            self.padded_dimension,
+            orders,
+        )
