@@ -14,12 +14,11 @@ from typing import Any
 import msgpack
 
 from skelmix.encoding.wrapping import pack
-from skelmix.errors import CorruptState, InvalidInput
+from skelmix.errors import CorruptState
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.secagg import masking, messages, sharing
+from skelmix.secagg import checks, masking, messages, sharing
 from skelmix.secagg import settings as rules
-from skelmix.secagg.failures import MalformedMessage, NotAuthentic, OutOfOrder, UnsafeRequest, WrongRound
-from skelmix.secagg.graph import Graph, neighbourhood
+from skelmix.secagg.failures import MalformedMessage, OutOfOrder, UnsafeRequest, WrongRound
 from skelmix.secagg.keys import (
     Identity,
     KeyPair,
@@ -31,10 +30,9 @@ from skelmix.secagg.keys import (
     share_key,
     survivors_parts,
     unseal,
-    verify,
 )
-from skelmix.secagg.messages import Message, ShareRequest, from_bitmap
-from skelmix.secagg.settings import Phase, Settings
+from skelmix.secagg.messages import Message, ShareRequest
+from skelmix.secagg.settings import Phase
 from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.validation import whole
 
@@ -107,7 +105,7 @@ class Client:
         self._expect(Phase.SHARE)
         limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)
         request = messages.decode(data, ShareRequest, limit)
-        self._check_request(request)
+        self._check(request)
         if accept is not None:
             accept(request)
         mask = KeyPair.generate(self._entropy)
@@ -150,7 +148,7 @@ class Client:
         limit = rules.limit_mask_request(request.participants, request.degree)
         delivery = messages.decode(data, messages.MaskRequest, limit)
         self._same_round(delivery)
-        peers = self._check_delivery(delivery)
+        peers = checks.delivered(request, delivery)
         held = self._open(delivery)
         mask = KeyPair(bytes(state.mask_secret))
         own = (request.index, mask.public)
@@ -181,7 +179,7 @@ class Client:
         limit = rules.limit_consistency_request(request.participants)
         shown = messages.decode(data, messages.ConsistencyRequest, limit)
         self._same_round(shown)
-        self._check_survivors(shown.survivors)
+        checks.survivors_of(request, state.sharers, shown.survivors)
         signature = self._signer().sign(b"survivors", *survivors_parts(request.transcript, shown.survivors))
         state.survivors = shown.survivors
         self.phase = Phase.UNMASK
@@ -202,9 +200,9 @@ class Client:
             data, messages.UnmaskRequest, rules.limit_unmask_request(request.participants)
         )
         self._same_round(shown)
-        survivors = self._check_survivors(shown.survivors)
+        survivors = checks.survivors_of(request, state.sharers, shown.survivors)
         if request.malicious:
-            self._check_agreements(shown, survivors)
+            checks.all_agree(request, state.survivors, shown, survivors)
         seeds = [(request.index, state.own_seed_share)]
         keys = []
         for index, pair in state.held.items():
@@ -273,8 +271,6 @@ class Client:
             )
         self._round, self.phase, self._agreed = state, found, {}
 
-    # checks: they raise or return, and change nothing
-
     def _expect(self, phase: Phase) -> None:
         if self.phase is not phase:
             raise OutOfOrder(
@@ -305,64 +301,18 @@ class Client:
         if (message.session, message.round) != (request.session, request.round):
             raise WrongRound("a request of another session or round: refused")
 
-    def _check_request(self, request: ShareRequest) -> None:
-        settings, graph = _settings_of(request)
-        indices = [peer[0] for peer in request.neighbourhood]
-        if (
-            request.index >= graph.participants
-            or neighbourhood(graph, request.graph_seed, request.index) != indices
-        ):
-            raise MalformedMessage("the neighbourhood is not the one that the public graph seed gives")
-        own = request.neighbourhood[indices.index(request.index)]
-        if own[1:3] != (self.participant, self._channel.public):
-            raise NotAuthentic("the roster lists another channel key or number for this participant")
-        if len({p[1] for p in request.neighbourhood}) < len(indices) or len(
-            {p[2] for p in request.neighbourhood}
-        ) < len(indices):
-            raise UnsafeRequest("the roster lists a participant or a key twice")
+    def _check(self, request: ShareRequest) -> None:
+        settings, graph = checks.rules_of(request)
+        checks.own_place(request, graph, self.participant, self._channel.public)
         if settings.malicious:
-            self._check_roster(request, settings, graph)
-
-    def _check_roster(self, request: ShareRequest, settings: Settings, graph: Graph) -> None:
-        signer, trusted = self._signer(), self._trusted
-        if trusted is None or trusted.get(self.participant, signer.public) != signer.public:
-            raise UnsafeRequest(
-                "the malicious model needs trusted=, every participant's identity key from elsewhere"
-            )
-        for _, participant, channel_key, identity_key, signature in request.neighbourhood:
-            if (
-                trusted.get(participant, signer.public if participant == self.participant else b"")
-                != identity_key
-            ):
-                raise NotAuthentic(
-                    f"participant {participant} is listed under an identity that is not the trusted one"
+            signer, trusted = self._signer(), dict(self._trusted or {})
+            if trusted.setdefault(self.participant, signer.public) != signer.public or self._trusted is None:
+                raise UnsafeRequest(
+                    "the malicious model needs trusted=: every participant's identity key, from elsewhere"
                 )
-            verify(identity_key, signature, b"advertisement", *advertisement_parts(participant, channel_key))
-        expected = rules.transcript(
-            settings, request.session, request.round, graph, request.graph_seed, request.neighbourhood
-        )
-        if expected != request.transcript:
-            raise NotAuthentic("the transcript is not that of the roster and the settings shown")
-
-    def _check_delivery(self, delivery: messages.MaskRequest) -> dict[int, bytes]:
-        request = self._state().request
-        sharers = from_bitmap(delivery.sharers, request.participants)
-        expected = {peer[0] for peer in request.neighbourhood} & sharers
-        peers = {index: mask_key for index, mask_key, _ in delivery.sealed}
-        if (
-            request.index not in sharers
-            or len(peers) < len(delivery.sealed)
-            or set(peers) != expected - {request.index}
-        ):
-            raise MalformedMessage(
-                "the sealed shares delivered are not those of the neighbours listed as sharers"
-            )
-        if len(sharers) < request.threshold or len(expected) < request.share_threshold:
-            raise UnsafeRequest(
-                f"{len(sharers)} have shared, {len(expected)} of them in this neighbourhood: "
-                "too few to recover the sum"
-            )
-        return peers
+            checks.roster_is_trusted(request, settings, graph, trusted)
+        elif self._trusted is not None:
+            raise UnsafeRequest("this client was made for the malicious model; the server asks for less")
 
     def _open(self, delivery: messages.MaskRequest) -> dict[int, bytes]:
         request = self._state().request
@@ -373,51 +323,3 @@ class Client:
             key = share_key(shared, request.transcript, index, request.index, mask_key)
             held[index] = unseal(key, sealed, request.transcript)
         return held
-
-    def _check_survivors(self, shown: bytes) -> frozenset[int]:
-        state = self._state()
-        request = state.request
-        survivors = from_bitmap(shown, request.participants)
-        if not survivors <= from_bitmap(state.sharers, request.participants):
-            raise UnsafeRequest("a survivor is listed who never shared: refused")
-        if request.index not in survivors:
-            raise UnsafeRequest("this client is not among the survivors: it has nothing to reveal")
-        if len(survivors) < request.threshold:
-            raise UnsafeRequest(
-                f"{len(survivors)} survivors, the threshold is {request.threshold}: "
-                "opening the sum would reveal too much"
-            )
-        return survivors
-
-    def _check_agreements(self, shown: messages.UnmaskRequest, survivors: frozenset[int]) -> None:
-        state = self._state()
-        request = state.request
-        if shown.survivors != state.survivors:
-            raise UnsafeRequest("the survivors are not those that this client signed: refused")
-        signers = {index for index, _ in shown.agreements}
-        if (
-            len(signers) < len(shown.agreements)
-            or not signers <= survivors
-            or len(signers) < request.threshold
-        ):
-            raise UnsafeRequest(f"{len(signers)} agreements on the survivors, {request.threshold} are needed")
-        identities = {peer[0]: peer[3] for peer in request.neighbourhood}
-        for index, signature in shown.agreements:
-            parts = survivors_parts(request.transcript, shown.survivors)
-            verify(identities[index], signature, b"survivors", *parts)
-
-
-def _settings_of(request: ShareRequest) -> tuple[Settings, Graph]:
-    """The settings and graph of a request, if they obey the rules of the threat model: each client computes
-    them again.
-    """
-    settings = (request.dimension, request.bits, request.threshold, request.colluding, request.malicious)
-    asked = Graph(request.participants, request.degree, request.share_threshold)
-    try:
-        for full in (False, True):
-            rebuilt = Settings(*settings, full_graph=full)
-            if rebuilt.graph(request.participants) == asked:
-                return rebuilt, asked
-    except InvalidInput as error:
-        raise UnsafeRequest(f"the settings of the round are refused: {error}") from error
-    raise UnsafeRequest("degree and Shamir threshold are not those that the settings call for")

@@ -5,7 +5,7 @@ Every message is encoded, checked and decoded as it would be over a network; onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -64,9 +64,7 @@ def secure_sum(
     requests = server.close_advertise()
     _exchange(requests, dropped["share"], lambda i, data: clients[i].share(data), server.share)
     requests = server.close_share()
-    for index, vector in enumerate(rows):
-        if index >= count:
-            raise InvalidInput(f"vectors has more rows than participants = {count}")
+    for index, vector in enumerate(_exactly(count, rows)):
         if index in requests and index not in dropped["masked"]:
             server.masked(clients[index].masked(requests.pop(index), vector))
     requests = server.close_masked()
@@ -142,16 +140,24 @@ def _rows(vectors: Vectors, participants: int | None) -> tuple[NDArray[Any], Ite
             raise InvalidInput(f"vectors has shape {vectors.shape}: must be (participants, dimension)")
         participants = len(vectors) if participants in (None, 0) else participants
     elif participants is None:
-        if not isinstance(vectors, Sized):
-            raise InvalidInput(
-                "participants is missing: an iterator of vectors does not tell how many there are"
-            )
-        participants = len(vectors)
+        if not isinstance(vectors, Sequence):
+            raise InvalidInput("participants is missing: an iterator does not tell how many vectors it has")
+        participants = sum(len(item) if np.ndim(item) == 2 else 1 for item in vectors)
     rows = _single_rows(vectors)
     first = next(rows, None)
     if first is None or first.ndim != 1 or first.size == 0:
         raise InvalidInput("vectors is empty: at least one participant and one coordinate are needed")
     return first, chain([first], rows), participants
+
+
+def _exactly(count: int, rows: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    seen = 0
+    for seen, row in enumerate(rows, start=1):
+        if seen > count:
+            raise InvalidInput(f"vectors has more rows than participants = {count}")
+        yield row
+    if seen < count:
+        raise InvalidInput(f"vectors has {seen} rows, participants = {count}: one row each")
 
 
 def _single_rows(vectors: Vectors) -> Iterator[NDArray[Any]]:

@@ -9,6 +9,7 @@ RFC 5869, ChaCha20-Poly1305 RFC 8439, Ed25519 RFC 8032, all from `cryptography`.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Self
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -94,12 +95,18 @@ class Identity:
 
 def verify(public: bytes, signature: bytes, purpose: bytes, *parts: bytes) -> None:
     """Raises `NotAuthentic` unless `signature` is `public`'s over purpose and parts."""
+    text = framed(_DOMAIN + b"sign", purpose, *parts)
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(
-            signature, framed(_DOMAIN + b"sign", purpose, *parts)
-        )
+        # long-lived advertisements are met again in every round; long messages are met once
+        (_verified if len(text) <= 1024 else _verified.__wrapped__)(public, signature, text)
     except (InvalidSignature, ValueError) as error:
         raise NotAuthentic(f"a signature ({purpose.decode()}) does not verify: refuse its sender") from error
+
+
+@lru_cache(maxsize=8192)
+def _verified(public: bytes, signature: bytes, text: bytes) -> None:
+    """Ed25519 verification, remembering what verified; a failure raises and is not remembered."""
+    Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
 
 
 def derive(secret: bytes, purpose: bytes, transcript: bytes, *parts: bytes) -> bytes:

@@ -9,7 +9,6 @@ masks stay on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from skelmix.encoding.wrapping import unpack
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.noise.entropy import system_entropy
-from skelmix.secagg import masking, messages, sharing
+from skelmix.secagg import masking, messages
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import (
     DuplicateMessage,
@@ -29,15 +28,12 @@ from skelmix.secagg.failures import (
 )
 from skelmix.secagg.graph import Graph, neighbourhood
 from skelmix.secagg.keys import (
-    KeyPair,
     advertisement_parts,
-    pair_mask_key,
-    seed_commitment,
-    self_mask_key,
     survivors_parts,
     verify,
 )
 from skelmix.secagg.messages import Message, Peer, bitmap
+from skelmix.secagg.recovery import masks_left
 from skelmix.secagg.settings import Phase, Settings
 from skelmix.validation import whole
 
@@ -48,6 +44,10 @@ Requests = dict[int, bytes]
 class Server:
     """One round of secure aggregation. Holds one accumulator of `dimension` words, whatever the number of
     participants.
+
+    In every phase the transport may name the `sender` that it authenticated: a message in another's name is
+    refused. Without it, honest-but-curious rounds believe the name in the message; in the malicious model messages
+    are signed.
 
     session: 16 public bytes that name the training run or the sum; drawn here when not given.
     """
@@ -62,6 +62,7 @@ class Server:
         self.phase = Phase.ADVERTISE
         self.graph: Graph | None = None
         self._advertised: dict[int, messages.Advertisement] = {}
+        self._keys: set[bytes] = set()  # public keys seen in this round, none of them twice
         self._roster: tuple[Peer, ...] = ()
         self._neighbourhoods: list[list[int]] = []
         self._transcript = b""
@@ -78,13 +79,15 @@ class Server:
 
     # phase by phase
 
-    def advertise(self, data: bytes) -> int:
+    def advertise(self, data: bytes, sender: int | None = None) -> int:
         """Accept an advertisement, fresh or kept from an earlier round."""
         self._expect(Phase.ADVERTISE)
         message = messages.decode(data, messages.Advertisement, rules.limit_advertisement())
         if message.participant in self._advertised:
             raise DuplicateMessage(f"participant {message.participant} has already advertised")
-        if any(message.channel_key == other.channel_key for other in self._advertised.values()):
+        if sender is not None and message.participant != sender:
+            raise UnknownSender(f"participant {sender} sent a message in another participant's name")
+        if message.channel_key in self._keys:
             raise NotAuthentic(f"participant {message.participant} advertises another participant's key")
         if self.settings.malicious:
             parts = advertisement_parts(message.participant, message.channel_key)
@@ -92,6 +95,7 @@ class Server:
         if len(self._advertised) >= messages.MOST_PARTICIPANTS:
             raise OutOfOrder(f"the round is full: {messages.MOST_PARTICIPANTS} participants")
         self._advertised[message.participant] = message
+        self._keys.add(message.channel_key)
         return message.participant
 
     def close_advertise(self) -> Requests:
@@ -132,17 +136,17 @@ class Server:
         )
         return messages.encode(request)
 
-    def share(self, data: bytes) -> int:
+    def share(self, data: bytes, sender: int | None = None) -> int:
         """Accept a client's mask key and sealed shares."""
-        message = self._receive(
-            Phase.SHARE, data, messages.Shares, rules.limit_shares(self._degree), self._shares
-        )
+        limit = rules.limit_shares(self._graph.degree)
+        message = self._receive(Phase.SHARE, data, messages.Shares, limit, self._shares, sender)
         expected = [index for index in self._neighbourhoods[message.sender] if index != message.sender]
         if [index for index, _ in message.sealed] != expected:
             raise MalformedMessage("the sealed shares are not addressed to the sender's neighbours, in order")
-        if any(message.mask_key == other.mask_key for other in self._shares.values()):
-            raise NotAuthentic("a mask key was used twice")
+        if message.mask_key in self._keys:
+            raise NotAuthentic("the mask key is one that was already used in this round")
         self._shares[message.sender] = message
+        self._keys.add(message.mask_key)
         return self._roster[message.sender][1]
 
     def close_share(self) -> Requests:
@@ -163,10 +167,10 @@ class Server:
             for index, rows in outgoing.items()
         }
 
-    def masked(self, data: bytes) -> int:
+    def masked(self, data: bytes, sender: int | None = None) -> int:
         """Add a masked vector to the running sum; the message can be thrown away afterwards."""
         limit = rules.limit_masked_input(self.settings.payload_bytes)
-        message = self._receive(Phase.MASKED, data, messages.MaskedInput, limit, self._survivors)
+        message = self._receive(Phase.MASKED, data, messages.MaskedInput, limit, self._survivors, sender)
         if message.sender not in self._shares:
             raise UnknownSender("a masked vector from a participant that shared no keys")
         try:
@@ -187,11 +191,10 @@ class Server:
         request = messages.ConsistencyRequest(self.session, self.round, self._survivor_bitmap())
         return self._to(self._survivors, messages.encode(request))
 
-    def consistency(self, data: bytes) -> int:
+    def consistency(self, data: bytes, sender: int | None = None) -> int:
         """Accept a survivor's signature over the set of survivors (malicious model)."""
-        message = self._receive(
-            Phase.CONSISTENCY, data, messages.Agreement, rules.limit_agreement(), self._agreements
-        )
+        limit = rules.limit_agreement()
+        message = self._receive(Phase.CONSISTENCY, data, messages.Agreement, limit, self._agreements, sender)
         if message.sender not in self._survivors:
             raise UnknownSender("an agreement from a participant that did not survive")
         parts = survivors_parts(self._transcript, self._survivor_bitmap())
@@ -212,10 +215,10 @@ class Server:
         self.phase = Phase.UNMASK
         return self._to(recipients, messages.encode(request))
 
-    def unmask(self, data: bytes) -> int:
+    def unmask(self, data: bytes, sender: int | None = None) -> int:
         """Accept a survivor's shares."""
-        limit = rules.limit_unmask_shares(self._degree)
-        message = self._receive(Phase.UNMASK, data, messages.UnmaskShares, limit, self._revealed)
+        limit = rules.limit_unmask_shares(self._graph.degree)
+        message = self._receive(Phase.UNMASK, data, messages.UnmaskShares, limit, self._revealed, sender)
         if message.sender not in self._survivors:
             raise UnknownSender("shares from a participant that did not survive")
         near = {index for index in self._neighbourhoods[message.sender] if index in self._shares}
@@ -234,7 +237,14 @@ class Server:
         self._expect(Phase.UNMASK)
         self._enough(len(self._revealed), "answered the unmask request")
         try:
-            added, removed = self._masks_left()
+            added, removed = masks_left(
+                self._neighbourhoods,
+                self._graph.share_threshold,
+                self._transcript,
+                self._shares,
+                self._survivors,
+                self._revealed,
+            )
         except RoundFailed:
             self.phase = Phase.FAILED
             raise
@@ -244,62 +254,13 @@ class Server:
         self.phase = Phase.DONE
         return self._total
 
-    # recovery
-
-    def _masks_left(self) -> tuple[list[bytes], list[bytes]]:
-        """Keys of the masks to add and to remove so that the plain sum remains."""
-        seeds: dict[int, dict[int, bytes]] = {}
-        keys: dict[int, dict[int, bytes]] = {}
-        for holder, message in self._revealed.items():
-            for table, rows in ((seeds, message.seed_shares), (keys, message.key_shares)):
-                for index, share in rows:
-                    table.setdefault(index, {})[holder] = share
-        added: list[bytes] = []
-        removed: list[bytes] = []
-        for index in self._survivors:
-            seed = self._recover(index, seeds.get(index, {}), self._seed_is_right)
-            removed.append(self_mask_key(seed, self._transcript, index))
-        for index in set(self._shares) - self._survivors:
-            near = [i for i in self._neighbourhoods[index] if i in self._survivors]
-            if not near:
-                continue  # nobody who survived has a mask with it
-            pair = KeyPair(self._recover(index, keys.get(index, {}), self._key_is_right))
-            for other in near:
-                other_key = self._shares[other].mask_key
-                shared = pair.agree(other_key)
-                key = pair_mask_key(shared, self._transcript, (index, pair.public), (other, other_key))
-                # the survivor added the mask when its index is the lower one
-                (removed if other < index else added).append(key)
-        return added, removed
-
-    def _recover(self, index: int, held: dict[int, bytes], right: Callable[[int, bytes], bool]) -> bytes:
-        order = self._neighbourhoods[index]
-        found = [(x, held[holder]) for x, holder in enumerate(order, start=1) if holder in held]
-        need = self.graph.share_threshold if self.graph is not None else 0
-        name = self._roster[index][1]
-        if len(found) < need:
-            raise RoundFailed(
-                f"{len(found)} of the {need} shares needed for participant {name} came: the sum "
-                "cannot be opened; run the round again"
-            )
-        secret = sharing.recover([x for x, _ in found[:need]], [share for _, share in found[:need]])
-        if secret is None or not right(index, secret):
-            raise RoundFailed(
-                f"the shares of participant {name} do not fit what it published: one of them is wrong"
-            )
-        return secret
-
-    def _seed_is_right(self, index: int, seed: bytes) -> bool:
-        return seed_commitment(seed, self._transcript, index) == self._shares[index].seed_commitment
-
-    def _key_is_right(self, index: int, secret: bytes) -> bool:
-        return KeyPair(secret).public == self._shares[index].mask_key
-
     # checks and small parts
 
     @property
-    def _degree(self) -> int:
-        return self.graph.degree if self.graph is not None else 0
+    def _graph(self) -> Graph:
+        if self.graph is None:
+            raise OutOfOrder("the roster is still open: close_advertise comes first")
+        return self.graph
 
     def _survivor_bitmap(self) -> bytes:
         return bitmap(self._survivors, len(self._roster))
@@ -319,7 +280,9 @@ class Server:
                 "and nothing was revealed; wait for more participants or plan for more dropouts"
             )
 
-    def _receive(self, phase: Phase, data: bytes, kind: type[M], limit: int, seen: Any) -> M:
+    def _receive(
+        self, phase: Phase, data: bytes, kind: type[M], limit: int, seen: Any, sender: int | None
+    ) -> M:
         """Decode and check what all client messages of a round have in common."""
         self._expect(phase)
         message: Any = messages.decode(data, kind, limit)
@@ -327,6 +290,8 @@ class Server:
             raise WrongRound("a message of another session or round: refused")
         if message.sender >= len(self._roster):
             raise UnknownSender(f"sender {message.sender} is not in the roster of {len(self._roster)}")
+        if sender is not None and self._roster[message.sender][1] != sender:
+            raise UnknownSender(f"participant {sender} sent a message in another participant's name")
         if message.sender in seen:
             raise DuplicateMessage(f"sender {message.sender} has already answered in phase {phase.value}")
         if self.settings.malicious and not isinstance(message, messages.Agreement):

@@ -1,0 +1,101 @@
+"""What a client checks before it answers. Each function raises or returns; none changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from skelmix.errors import InvalidInput
+from skelmix.secagg import settings as rules
+from skelmix.secagg.failures import MalformedMessage, NotAuthentic, UnsafeRequest
+from skelmix.secagg.graph import Graph, neighbourhood
+from skelmix.secagg.keys import advertisement_parts, survivors_parts, verify
+from skelmix.secagg.messages import MaskRequest, ShareRequest, UnmaskRequest, from_bitmap
+from skelmix.secagg.settings import Settings
+
+
+def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
+    """Settings and graph of a request; degree and thresholds are computed again, no others accepted."""
+    named = (request.dimension, request.bits, request.threshold, request.colluding, request.malicious)
+    asked = Graph(request.participants, request.degree, request.share_threshold)
+    try:
+        for full in (False, True):
+            settings = Settings(*named, full_graph=full)
+            if settings.graph(request.participants) == asked:
+                return settings, asked
+    except InvalidInput as error:
+        raise UnsafeRequest(f"the settings of the round are refused: {error}") from error
+    raise UnsafeRequest("degree and Shamir threshold are not those that the settings call for")
+
+
+def own_place(request: ShareRequest, graph: Graph, participant: int, channel_key: bytes) -> None:
+    """The neighbourhood is the public graph's, has this participant's true key in it, and nobody twice."""
+    indices = [peer[0] for peer in request.neighbourhood]
+    outside = request.index >= graph.participants
+    if outside or indices != neighbourhood(graph, request.graph_seed, request.index):
+        raise MalformedMessage("the neighbourhood is not the one that the public graph seed gives")
+    own = request.neighbourhood[indices.index(request.index)]
+    if own[1:3] != (participant, channel_key):
+        raise NotAuthentic("the roster lists another channel key or number for this participant")
+    for column in (1, 2):
+        if len({peer[column] for peer in request.neighbourhood}) < len(indices):
+            raise UnsafeRequest("the roster lists a participant or a key twice")
+
+
+def roster_is_trusted(
+    request: ShareRequest, settings: Settings, graph: Graph, trusted: Mapping[int, bytes]
+) -> None:
+    """Malicious model: every key is signed by a trusted identity, and the transcript is of these keys."""
+    for _, participant, channel_key, identity_key, signature in request.neighbourhood:
+        if trusted.get(participant) != identity_key:
+            raise NotAuthentic(f"participant {participant} is listed under an identity that is not trusted")
+        parts = advertisement_parts(participant, channel_key)
+        verify(identity_key, signature, b"advertisement", *parts)
+    roster = request.neighbourhood  # the graph is full: everyone is in it
+    expected = rules.transcript(settings, request.session, request.round, graph, request.graph_seed, roster)
+    if expected != request.transcript:
+        raise NotAuthentic("the transcript is not that of the roster and the settings shown")
+
+
+def delivered(request: ShareRequest, delivery: MaskRequest) -> dict[int, bytes]:
+    """The mask keys of the neighbours that shared; enough of them for the sum to be recoverable."""
+    sharers = from_bitmap(delivery.sharers, request.participants)
+    near = {peer[0] for peer in request.neighbourhood} & sharers
+    keys = {index: mask_key for index, mask_key, _ in delivery.sealed}
+    complete = request.index in sharers and set(keys) == near - {request.index}
+    if not complete or len(keys) < len(delivery.sealed):
+        raise MalformedMessage("the sealed shares delivered are not those of the neighbours that shared")
+    if len(sharers) < request.threshold or len(near) < request.share_threshold:
+        raise UnsafeRequest(
+            f"{len(sharers)} have shared, {len(near)} of them in this neighbourhood: "
+            "too few to recover the sum"
+        )
+    return keys
+
+
+def survivors_of(request: ShareRequest, sharers: bytes, shown: bytes) -> frozenset[int]:
+    """The survivors shown: at least the threshold, this client among them, all of them sharers."""
+    survivors = from_bitmap(shown, request.participants)
+    if not survivors <= from_bitmap(sharers, request.participants):
+        raise UnsafeRequest("a survivor is listed who never shared: refused")
+    if request.index not in survivors:
+        raise UnsafeRequest("this client is not among the survivors: it has nothing to reveal")
+    if len(survivors) < request.threshold:
+        raise UnsafeRequest(
+            f"{len(survivors)} survivors, the threshold is {request.threshold}: "
+            "opening the sum would reveal too much"
+        )
+    return survivors
+
+
+def all_agree(request: ShareRequest, signed: bytes, shown: UnmaskRequest, survivors: frozenset[int]) -> None:
+    """Malicious model: the survivors are those this client signed; `threshold` of them signed the same."""
+    if shown.survivors != signed:
+        raise UnsafeRequest("the survivors are not those that this client signed: refused")
+    signers = {index for index, _ in shown.agreements}
+    distinct = len(signers) == len(shown.agreements) and signers <= survivors
+    if not distinct or len(signers) < request.threshold:
+        raise UnsafeRequest(f"{len(signers)} agreements on the survivors, {request.threshold} are needed")
+    identities = {peer[0]: peer[3] for peer in request.neighbourhood}
+    parts = survivors_parts(request.transcript, shown.survivors)
+    for index, signature in shown.agreements:
+        verify(identities[index], signature, b"survivors", *parts)
