@@ -1,0 +1,39 @@
+"""Gaussian certificates and what they are worth: the front door of `steps`, `flat` and `pld`.
+
+`gdp_certificate`, `integer_gdp_certificate` and `flat_certificate` turn the noise of one round into a Gaussian mechanism that dominates
+it; `pld_epsilon`, `pld_delta` and `largest_mu` account for Gaussians by privacy-loss distributions.
+"""
+
+from skelmix.accounting.flat import flat_certificate
+from skelmix.accounting.pld import (
+    central_noise_multiplier,
+    composed_delta,
+    composed_epsilon,
+    gaussian_pld_epsilon,
+    largest_mu,
+    least_noise_for_mu,
+    pld_delta,
+    pld_epsilon,
+)
+from skelmix.accounting.steps import (
+    GaussianCertificate,
+    gaussian_certificate,
+    gdp_certificate,
+    integer_gdp_certificate,
+)
+
+__all__ = [
+    "GaussianCertificate",
+    "central_noise_multiplier",
+    "composed_delta",
+    "composed_epsilon",
+    "flat_certificate",
+    "gaussian_certificate",
+    "gaussian_pld_epsilon",
+    "gdp_certificate",
+    "integer_gdp_certificate",
+    "largest_mu",
+    "least_noise_for_mu",
+    "pld_delta",
+    "pld_epsilon",
+]
