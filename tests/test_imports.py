@@ -9,8 +9,12 @@ HEAVY = ("numba", "scipy", "torch", "flwr", "matplotlib", "plotly", "dp_accounti
 
 
 def loaded_after(code: str) -> set[str]:
-    program = f"import sys\n{code}\nprint(' '.join(m for m in {HEAVY!r} if m in sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    program = (
+        f"import sys\n{code}\nprint(' '.join(m for m in {HEAVY!r} if m in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     return set(done.stderr.split())
 
 
@@ -26,7 +30,9 @@ def test_a_light_start_loads_nothing_heavy(code):
     assert loaded_after(code) == set()
 
 
-@pytest.mark.parametrize("command", ["plan", "account", "sum", "train", "data", "reproduce", "bench", "audit"])
+@pytest.mark.parametrize(
+    "command", ["plan", "account", "sum", "train", "data", "reproduce", "bench", "audit"]
+)
 def test_help_of_a_command_loads_nothing_heavy(command):
     code = f"from skelmix.cli.main import main\ntry: main(['{command}', '--help'])\nexcept SystemExit: pass"
     assert loaded_after(code) == set()

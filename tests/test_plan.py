@@ -25,7 +25,11 @@ def paper_plan(**changed):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_noise_is_the_least_that_meets_the_target(mechanism):
     plan = sk.plan(
-        sk.PrivacyTarget(2.0, 1e-5), dimension=1000, bits=20, cohort=sk.Cohort(100, 100, sampling="none"), mechanism=mechanism
+        sk.PrivacyTarget(2.0, 1e-5),
+        dimension=1000,
+        bits=20,
+        cohort=sk.Cohort(100, 100, sampling="none"),
+        mechanism=mechanism,
     )
     assert plan.report.epsilon <= 2.0
     less = replace(plan.mechanism, total_noise=plan.mechanism.total_noise * 0.999)
@@ -34,7 +38,9 @@ def test_the_noise_is_the_least_that_meets_the_target(mechanism):
     assert claim(less, bound=plan.report.bound, cohort=plan.cohort, rounds=1, delta=1e-5).epsilon > 2.0
 
 
-@pytest.mark.parametrize(("bound", "low", "high", "order"), [("paper", 2.9978, 2.9998, 5), ("rdp", 1.7005, 1.705, None)])
+@pytest.mark.parametrize(
+    ("bound", "low", "high", "order"), [("paper", 2.9978, 2.9998, 5), ("rdp", 1.7005, 1.705, None)]
+)
 def test_the_check_value_of_the_authors(bound, low, high, order):
     found = account(
         noise=5.95, delta=1e-5, dimension=63_610, bits=8, rounds=1000, cohort=PAPER, scale=64.0, bound=bound
@@ -51,10 +57,13 @@ def test_rdp_noise_is_close_to_the_central_gaussian(scale, over_central):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "scale", "most"), [(3.0, 64.0, 0.637), (3.0, 12.0, 0.646), (3.0, 3.0, 0.70), (1.0, 64.0, 0.868)]
+    ("epsilon", "scale", "most"),
+    [(3.0, 64.0, 0.637), (3.0, 12.0, 0.646), (3.0, 3.0, 0.70), (1.0, 64.0, 0.868)],
 )
 def test_tight_noise_is_close_to_the_central_gaussian_at_its_best(epsilon, scale, most):
-    plan = sk.plan(sk.PrivacyTarget(epsilon, 1e-5), dimension=65_536, bits=16, rounds=1000, cohort=PAPER, scale=scale)
+    plan = sk.plan(
+        sk.PrivacyTarget(epsilon, 1e-5), dimension=65_536, bits=16, rounds=1000, cohort=PAPER, scale=scale
+    )
     assert math.sqrt(2 * plan.mechanism.total_noise) / scale <= most
     assert plan.report.bound in ("flat", "gdp", "rdp")
 
@@ -99,7 +108,9 @@ def test_fixed_size_sampling_is_accounted_as_such():
 
 @pytest.mark.parametrize("mechanism", ["smm", "skellam"])
 def test_json_round_trip_proves_the_claim_again(mechanism):
-    plan = sk.plan(TARGET, dimension=100, bits=16, cohort=sk.Cohort(50, 50, sampling="none"), mechanism=mechanism)
+    plan = sk.plan(
+        TARGET, dimension=100, bits=16, cohort=sk.Cohort(50, 50, sampling="none"), mechanism=mechanism
+    )
     again = Plan.from_json(plan.to_json())
     assert again.mechanism == plan.mechanism
     assert again.report == plan.report
@@ -113,7 +124,9 @@ def test_a_plan_that_lies_about_its_noise_is_refused():
         Plan.from_json(json.dumps(data))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 1}', '{"format": 2}', "\x00", '{"format": 1, "target": 3}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", '{"format": 1}', '{"format": 2}', "\x00", '{"format": 1, "target": 3}']
+)
 def test_what_is_not_a_plan_is_refused(text):
     with pytest.raises(SkelmixError):
         Plan.from_json(text)
@@ -137,7 +150,13 @@ def test_rotation_seeds_differ_between_plans():
 
 def test_an_impossible_target_is_refused():
     with pytest.raises(PrivacyUnattainable):
-        sk.plan(sk.PrivacyTarget(1e-9, 1e-300), dimension=10, bits=32, cohort=sk.Cohort(2, 2, sampling="none"), bound="rdp")
+        sk.plan(
+            sk.PrivacyTarget(1e-9, 1e-300),
+            dimension=10,
+            bits=32,
+            cohort=sk.Cohort(2, 2, sampling="none"),
+            bound="rdp",
+        )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +184,9 @@ def test_bad_cohorts_are_refused(arguments):
         sk.Cohort(**arguments)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.nan, 1e-5), (1, 0), (1, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.nan, 1e-5), (1, 0), (1, 1), (1, 2)]
+)
 def test_bad_targets_are_refused(epsilon, delta):
     with pytest.raises(InvalidInput):
         sk.PrivacyTarget(epsilon, delta)
@@ -173,7 +194,9 @@ def test_bad_targets_are_refused(epsilon, delta):
 
 def test_prediction_matches_the_measured_error():
     n, d = 60, 4096
-    plan = sk.plan(TARGET, dimension=d, bits=12, cohort=sk.Cohort(n, n, sampling="none"), alignment=0.0, scale=20.0)
+    plan = sk.plan(
+        TARGET, dimension=d, bits=12, cohort=sk.Cohort(n, n, sampling="none"), alignment=0.0, scale=20.0
+    )
     generator = np.random.default_rng(1)
     errors = []
     for turn in range(20):

@@ -93,7 +93,9 @@ def claim(mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delt
             f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; take one of them or 'tight'"
         )
     names = allowed if bound == "tight" else (bound,)
-    return min((_claim(mechanism, name, cohort, rounds, delta) for name in names), key=lambda report: report.epsilon)
+    return min(
+        (_claim(mechanism, name, cohort, rounds, delta) for name in names), key=lambda report: report.epsilon
+    )
 
 
 def _claim(mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta: float) -> PrivacyReport:
@@ -156,7 +158,13 @@ def slack_budget(target: PrivacyTarget, cohort: Cohort, rounds: int) -> float:
 
 
 def least_noise(
-    build: Callable[[float], Mechanism], *, bound: str, cohort: Cohort, rounds: int, target: PrivacyTarget, start: float
+    build: Callable[[float], Mechanism],
+    *,
+    bound: str,
+    cohort: Cohort,
+    rounds: int,
+    target: PrivacyTarget,
+    start: float,
 ) -> float:
     """Least total noise with which `build(total_noise)` meets the target under `bound`, on the private side.
 

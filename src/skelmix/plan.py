@@ -167,16 +167,25 @@ class Plan:
         try:
             data = json.loads(text)
             if not isinstance(data, dict) or data.get("format") != FORMAT:
-                raise InvalidInput(f"this is not a skelmix plan of format {FORMAT}; make it with this version of skelmix")
+                raise InvalidInput(
+                    f"this is not a skelmix plan of format {FORMAT}; make it with this version of skelmix"
+                )
             mechanism = mechanism_from_dict(data["mechanism"])
             found = _finish(
-                PrivacyTarget(**data["target"]), Cohort(**data["cohort"]), data["rounds"], mechanism, data["bound"], data["alignment"]
+                PrivacyTarget(**data["target"]),
+                Cohort(**data["cohort"]),
+                data["rounds"],
+                mechanism,
+                data["bound"],
+                data["alignment"],
             )
             stated = float(data["epsilon"])
         except SkelmixError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-            raise InvalidInput(f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew") from error
+            raise InvalidInput(
+                f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew"
+            ) from error
         if not found.report.epsilon <= stated * (1 + 1e-6):
             raise InvalidInput(
                 f"the plan states ε = {stated:.6g}, but its mechanism gives {found.report.epsilon:.6g}: do not use it, make it anew"
@@ -210,8 +219,14 @@ def plan(
     name = mechanism or "smm"
     _check(name, bound, dimension, clip_norm, bits, rounds, scale, alignment)
     central = _central_multiplier(target.epsilon, target.delta, cohort, rounds, bound in ("rdp", "paper"))
-    names = [one for one in _BOUNDS[name] if one != "paper" or name not in ("smm", "dgm")] if bound == "tight" else [_named(name, bound)]
-    common = _Settings(name, dimension, clip_norm, bits, cohort, rounds, target, alignment, system_entropy().bytes(32))
+    names = (
+        [one for one in _BOUNDS[name] if one != "paper" or name not in ("smm", "dgm")]
+        if bound == "tight"
+        else [_named(name, bound)]
+    )
+    common = _Settings(
+        name, dimension, clip_norm, bits, cohort, rounds, target, alignment, system_entropy().bytes(32)
+    )
     gamma = scale if scale is not None else _best_scale(common, names[0], central)
     best: Mechanism | None = None
     reason: Exception | None = None
@@ -255,10 +270,20 @@ def account(
     total = each if mechanism == "gaussian" else each * shares
     one = _BOUNDS[mechanism][0] if bound == "tight" else _named(mechanism, bound)
     common = _Settings(
-        mechanism, dimension, clip_norm, bits, cohort, rounds, PrivacyTarget(1.0, delta), alignment, system_entropy().bytes(32)
+        mechanism,
+        dimension,
+        clip_norm,
+        bits,
+        cohort,
+        rounds,
+        PrivacyTarget(1.0, delta),
+        alignment,
+        system_entropy().bytes(32),
     )
     built = _widened(common, _build(common, one, scale, total), one)
-    report = claim(built, bound="tight" if bound == "tight" else one, cohort=cohort, rounds=rounds, delta=delta)
+    report = claim(
+        built, bound="tight" if bound == "tight" else one, cohort=cohort, rounds=rounds, delta=delta
+    )
     if not math.isfinite(report.epsilon):
         raise PrivacyUnattainable(
             f"noise = {noise:g}: the bound {bound!r} proves nothing for it at any order; add noise, lower the scale or choose another bound"
@@ -282,7 +307,14 @@ class _Settings:
 
 
 def _check(
-    name: str, bound: str, dimension: int, clip_norm: float, bits: int, rounds: int, scale: float | None, alignment: float
+    name: str,
+    bound: str,
+    dimension: int,
+    clip_norm: float,
+    bits: int,
+    rounds: int,
+    scale: float | None,
+    alignment: float,
 ) -> None:
     validation.one_of(tuple(_KINDS), mechanism=name)
     validation.one_of(("tight", "rdp", "gdp", "flat", "paper"), bound=bound)
@@ -294,7 +326,9 @@ def _check(
         validation.positive(scale=scale)
     validation.non_negative(alignment=alignment)
     if alignment > 1:
-        raise InvalidInput(f"alignment = {alignment!r}: must be in [0, 1]; it is the mean cosine between participants' vectors")
+        raise InvalidInput(
+            f"alignment = {alignment!r}: must be in [0, 1]; it is the mean cosine between participants' vectors"
+        )
 
 
 def _named(name: str, bound: str) -> str:
@@ -328,11 +362,19 @@ def _widened(common: _Settings, mechanism: Mechanism, bound: str) -> Mechanism:
     """The paper's clip with the largest integer Δ∞ that its conditions allow at the order used (Eq. 3, Eq. 8)."""
     if not isinstance(mechanism, SkellamMixture | GaussianMixture) or bound != "paper":
         return mechanism
-    order = claim(mechanism, bound="paper", cohort=common.cohort, rounds=common.rounds, delta=common.target.delta).order
-    return mechanism if order is None else replace(mechanism, clip=MixtureClip(linf=mechanism.largest_linf(order)))
+    order = claim(
+        mechanism, bound="paper", cohort=common.cohort, rounds=common.rounds, delta=common.target.delta
+    ).order
+    return (
+        mechanism
+        if order is None
+        else replace(mechanism, clip=MixtureClip(linf=mechanism.largest_linf(order)))
+    )
 
 
-def _calibrated(common: _Settings, bound: str, scale: float, central: float, best: Mechanism | None) -> Mechanism | None:
+def _calibrated(
+    common: _Settings, bound: str, scale: float, central: float, best: Mechanism | None
+) -> Mechanism | None:
     """The mechanism with the least noise under this bound; None when `best` has no more noise already."""
     setting = {"bound": bound, "cohort": common.cohort, "rounds": common.rounds}
     if best is not None:
@@ -340,7 +382,9 @@ def _calibrated(common: _Settings, bound: str, scale: float, central: float, bes
         if claim(rival, delta=common.target.delta, **setting).epsilon > common.target.epsilon:
             return None
     start = _build(common, bound, scale, 1.0).noise_for_multiplier(central)
-    total = least_noise(lambda noise: _build(common, bound, scale, noise), target=common.target, start=start, **setting)
+    total = least_noise(
+        lambda noise: _build(common, bound, scale, noise), target=common.target, start=start, **setting
+    )
     return _widened(common, _build(common, bound, scale, total), bound)
 
 
@@ -358,8 +402,10 @@ def _finish(
         report=report,
         predicted=_predicted(mechanism, cohort, alignment),
         alignment=alignment,
-        central_gaussian_mse=unit * _central_multiplier(target.epsilon, target.delta, cohort, rounds, False) ** 2,
-        central_gaussian_mse_rdp=unit * _central_multiplier(target.epsilon, target.delta, cohort, rounds, True) ** 2,
+        central_gaussian_mse=unit
+        * _central_multiplier(target.epsilon, target.delta, cohort, rounds, False) ** 2,
+        central_gaussian_mse_rdp=unit
+        * _central_multiplier(target.epsilon, target.delta, cohort, rounds, True) ** 2,
     )
 
 
@@ -408,7 +454,10 @@ def _refuse_wrapping(chosen: Plan) -> None:
         return
 
     def carries(bits: int) -> bool:
-        return _predicted(replace(mechanism, bits=bits), chosen.cohort, chosen.alignment).wrap_probability < WRAP_WARNING
+        return (
+            _predicted(replace(mechanism, bits=bits), chosen.cohort, chosen.alignment).wrap_probability
+            < WRAP_WARNING
+        )
 
     enough: Iterable[int] = (bits for bits in range(mechanism.bits + 1, 33) if carries(bits))
     need = next(iter(enough), None)
@@ -425,7 +474,11 @@ def _central_multiplier(epsilon: float, delta: float, cohort: Cohort, rounds: in
     if not renyi and cohort.sampling != "fixed":
         return 1 / gaussian_dp.largest_mu(epsilon, delta, rounds, cohort.sampling_probability)
     return calibration.least_noise(
-        lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier**2, 1.0), cohort, rounds, delta)[0], epsilon, 1e-3, 1e9, guess=1.0
+        lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier**2, 1.0), cohort, rounds, delta)[0],
+        epsilon,
+        1e-3,
+        1e9,
+        guess=1.0,
     )
 
 

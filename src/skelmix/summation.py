@@ -78,8 +78,12 @@ def private_sum(
     if secure and not isinstance(mechanism, CentralGaussian):
         from skelmix.secagg.in_memory import secure_sum
 
-        encoded = (row for block in blocks for row in _rows(mechanism.encode(block, round=round, shares=shares)))
-        total = secure_sum(encoded, modulus=mechanism.modulus, threshold=threshold, participants=cohort.expected)
+        encoded = (
+            row for block in blocks for row in _rows(mechanism.encode(block, round=round, shares=shares))
+        )
+        total = secure_sum(
+            encoded, modulus=mechanism.modulus, threshold=threshold, participants=cohort.expected
+        )
     else:
         total = mechanism.encode_sum(blocks, round=round, shares=shares)
     if watched.count < threshold:

@@ -48,7 +48,9 @@ def probability(**named: Any) -> None:
     """Each value is a real number strictly between 0 and 1 (δ, for one)."""
     for name, value in named.items():
         if not 0 < _real(name, value, "strictly between 0 and 1") < 1:
-            raise _fail(name, value, "strictly between 0 and 1", "for δ take well below 1/participants, e.g. 1e-5")
+            raise _fail(
+                name, value, "strictly between 0 and 1", "for δ take well below 1/participants, e.g. 1e-5"
+            )
 
 
 def fraction(**named: Any) -> None:
@@ -115,5 +117,7 @@ def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDAr
         raise InvalidInput(f"{name} is empty: at least one participant is needed")
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
-        raise InvalidInput(f"{name} has NaN or infinity in row {row}: remove or repair it; nothing was encoded")
+        raise InvalidInput(
+            f"{name} has NaN or infinity in row {row}: remove or repair it; nothing was encoded"
+        )
     return array

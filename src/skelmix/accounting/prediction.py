@@ -73,14 +73,17 @@ def predict(
     deviation = scale * norm / math.sqrt(dimension)
     x, weight = _normal_grid()
     x = np.abs(deviation * x)
-    y = np.minimum(x if shrink_to is None else _shrunk(x, float(weight @ _helper(x)), shrink_to / dimension), linf)
+    y, kept, spread = x, 1.0, 0.0
+    if shrink_to is not None or linf < x[0]:
+        if shrink_to is not None:
+            y = _shrunk(x, float(weight @ _helper(x)), shrink_to / dimension)
+        y = np.minimum(y, linf)
+        kept = float((weight * x) @ y) / float(weight @ x**2)
+        spread = participants * max(0.0, float(weight @ y**2) - kept**2 * deviation**2)
     p = y - np.floor(y)
     # a wide coordinate has a uniform fraction, which the grid is too coarse to see
-    variance = 1 / 6 if deviation > 10 else float(weight @ (p * (1 - p)))
-    kept = float((weight * x) @ y) / deviation**2
-    rounding = participants * variance
+    rounding = participants * (1 / 6 if deviation > 10 else float(weight @ (p * (1 - p))))
     signal = scale**2 * sum_norm(participants, norm, alignment) ** 2 / dimension
-    spread = participants * max(0.0, float(weight @ y**2) - (kept * deviation) ** 2)
     wrap, probability = wrap_error(math.sqrt(noise_variance + rounding + kept**2 * signal), 2**bits)
     unit = scale**2
     return PredictedError(

@@ -84,6 +84,8 @@ class PrivacyReport:
         if self.mu is not None:
             extra = f" up to total variation {self.slack:.2g}" if self.slack else ""
             lines.append(f"  one round             {self.mu:.5g}-GDP{extra}, before sampling")
-        lines.append(f"  against the aggregator ε = {self.epsilon_aggregator:.4g} (no amplification, all rounds)")
+        lines.append(
+            f"  against the aggregator ε = {self.epsilon_aggregator:.4g} (no amplification, all rounds)"
+        )
         lines += [f"  - {line}" for line in self.assumptions]
         return "\n".join(lines)

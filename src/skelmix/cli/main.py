@@ -36,7 +36,9 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback when something fails."),
 ) -> None:
     pass
@@ -52,7 +54,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     try:
-        code = app(args=[word for word in words if word != "--debug"], prog_name="skelmix", standalone_mode=False)
+        code = app(
+            args=[word for word in words if word != "--debug"], prog_name="skelmix", standalone_mode=False
+        )
     except click.exceptions.Abort:
         _say("interrupted")
         raise SystemExit(130) from None

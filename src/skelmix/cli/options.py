@@ -14,22 +14,32 @@ BOUNDS = "tight|rdp|gdp|flat|paper"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout; logs go to stderr.")]
 Epsilon = Annotated[float, typer.Option(help="Privacy target ε.", rich_help_panel="Privacy")]
-Delta = Annotated[float, typer.Option(help="Privacy target δ, well below 1/population.", rich_help_panel="Privacy")]
+Delta = Annotated[
+    float, typer.Option(help="Privacy target δ, well below 1/population.", rich_help_panel="Privacy")
+]
 Dimension = Annotated[int, typer.Option(help="Length of a participant's vector.", rich_help_panel="Vector")]
-ClipNorm = Annotated[float, typer.Option(help="L2 norm that vectors are clipped to.", rich_help_panel="Vector")]
+ClipNorm = Annotated[
+    float, typer.Option(help="L2 norm that vectors are clipped to.", rich_help_panel="Vector")
+]
 Bits = Annotated[int, typer.Option(help="Bits a coordinate on the wire, 1..32.", rich_help_panel="Vector")]
 CohortSize = Annotated[
     int, typer.Option("--cohort", help="Participants expected in a round.", rich_help_panel="Participants")
 ]
 Population = Annotated[
     int | None,
-    typer.Option(help="Participants in all; default: the cohort, everyone in every round.", rich_help_panel="Participants"),
+    typer.Option(
+        help="Participants in all; default: the cohort, everyone in every round.",
+        rich_help_panel="Participants",
+    ),
 ]
 Rounds = Annotated[int, typer.Option(help="Rounds that the budget pays for.", rich_help_panel="Privacy")]
 MechanismName = Annotated[str, typer.Option("--mechanism", help=MECHANISMS, rich_help_panel="Mechanism")]
 Bound = Annotated[
     str,
-    typer.Option(help=f"{BOUNDS}: how privacy is proved; tight takes the best certified one.", rich_help_panel="Mechanism"),
+    typer.Option(
+        help=f"{BOUNDS}: how privacy is proved; tight takes the best certified one.",
+        rich_help_panel="Mechanism",
+    ),
 ]
 Scale = Annotated[
     float | None, typer.Option(help="Scale γ; default: the best for the bits.", rich_help_panel="Mechanism")
@@ -38,7 +48,10 @@ DropoutTolerance = Annotated[
     float, typer.Option(help="Fraction of a cohort that may drop out.", rich_help_panel="Participants")
 ]
 Colluding = Annotated[
-    int, typer.Option(help="Participants whose noise may be known to the adversary.", rich_help_panel="Participants")
+    int,
+    typer.Option(
+        help="Participants whose noise may be known to the adversary.", rich_help_panel="Participants"
+    ),
 ]
 Sampling = Annotated[
     str, typer.Option(help="poisson|fixed|none: how a cohort is drawn.", rich_help_panel="Participants")

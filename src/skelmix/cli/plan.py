@@ -33,8 +33,12 @@ def register(app: typer.Typer) -> None:
         sampling: opt.Sampling = "poisson",
         alignment: opt.Alignment = 1.0,
         compare: Annotated[bool, typer.Option(help="A table over all mechanisms at these bits.")] = False,
-        plot: Annotated[Path | None, typer.Option(help="Write a picture: predicted error against bits.")] = None,
-        output: Annotated[Path | None, typer.Option(help="Write the plan as JSON, for clients and server.")] = None,
+        plot: Annotated[
+            Path | None, typer.Option(help="Write a picture: predicted error against bits.")
+        ] = None,
+        output: Annotated[
+            Path | None, typer.Option(help="Write the plan as JSON, for clients and server.")
+        ] = None,
         as_json: opt.Json = False,
     ) -> None:
         """Choose scale and noise for a privacy target, and predict the error of the sum.
@@ -53,7 +57,9 @@ def register(app: typer.Typer) -> None:
                 plot_error_against_bits(plot, **settings)
             err.print(f"wrote {plot}")
         if compare:
-            rows = [_row(name, settings | {"bits": bits, "mechanism": name}) for name in opt.MECHANISMS.split("|")]
+            rows = [
+                _row(name, settings | {"bits": bits, "mechanism": name}) for name in opt.MECHANISMS.split("|")
+            ]
             emit({"compare": rows}, _comparison(rows), as_json=as_json)
             return
         chosen = opt.build_plan(**settings, bits=bits, mechanism=mechanism)

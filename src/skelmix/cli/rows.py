@@ -58,7 +58,9 @@ def open_rows(path: Path) -> RowFile:
                 bad.append(f"line {line}: {problem}")
     if wrong:
         more = f" and {wrong - len(bad)} more" if wrong > len(bad) else ""
-        raise InvalidInput(f"{path}: {wrong} bad row(s): {'; '.join(bad)}{more}. Nothing was released; repair or remove them")
+        raise InvalidInput(
+            f"{path}: {wrong} bad row(s): {'; '.join(bad)}{more}. Nothing was released; repair or remove them"
+        )
     if rows == 0 or width == 0:
         raise InvalidInput(f"{path}: no rows; one row a participant is needed")
     return RowFile(path, rows, width, skip)
@@ -108,7 +110,9 @@ def _read_npy(path: Path) -> Iterator[tuple[int, Row | str]]:
     except (ValueError, EOFError) as error:
         raise InvalidInput(f"{path}: not a NumPy file of numbers ({error})") from error
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise InvalidInput(f"{path}: shape {array.shape}, dtype {array.dtype}; must be (participants, dimension) of numbers")
+        raise InvalidInput(
+            f"{path}: shape {array.shape}, dtype {array.dtype}; must be (participants, dimension) of numbers"
+        )
     for index in range(array.shape[0]):
         yield index + 1, np.asarray(array[index], dtype=np.float64)
 
@@ -123,7 +127,9 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Row | str]]:
         batches: Any = parquet.ParquetFile(path).iter_batches(batch_size=1024)
         line = 0
         for batch in batches:
-            if not all(pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in batch.schema.types):
+            if not all(
+                pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in batch.schema.types
+            ):
                 raise InvalidInput(f"{path}: every column must hold numbers; drop or convert the others")
             columns = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in batch.columns]
             for row in np.stack(columns, axis=1):

@@ -21,15 +21,25 @@ def register(app: typer.Typer) -> None:
     @app.command(name="sum")
     def sum_(
         input: Annotated[
-            Path | None, typer.Option(help="One row a participant: .npy, .csv or .parquet.", rich_help_panel="Data")
+            Path | None,
+            typer.Option(help="One row a participant: .npy, .csv or .parquet.", rich_help_panel="Data"),
         ] = None,
-        output: Annotated[Path | None, typer.Option(help="Where to write the sum: .npy or .csv.", rich_help_panel="Data")] = None,
+        output: Annotated[
+            Path | None, typer.Option(help="Where to write the sum: .npy or .csv.", rich_help_panel="Data")
+        ] = None,
         mean: Annotated[
-            bool, typer.Option("--mean", help="Divide by the public number of participants.", rich_help_panel="Data")
+            bool,
+            typer.Option(
+                "--mean", help="Divide by the public number of participants.", rich_help_panel="Data"
+            ),
         ] = False,
-        participants: Annotated[int, typer.Option(help="Synthetic vectors, without --input.", rich_help_panel="Data")] = 100,
+        participants: Annotated[
+            int, typer.Option(help="Synthetic vectors, without --input.", rich_help_panel="Data")
+        ] = 100,
         dimension: opt.Dimension = 65_536,
-        radius: Annotated[float, typer.Option(help="Norm of the synthetic vectors.", rich_help_panel="Data")] = 1.0,
+        radius: Annotated[
+            float, typer.Option(help="Norm of the synthetic vectors.", rich_help_panel="Data")
+        ] = 1.0,
         secure: Annotated[
             bool, typer.Option("--secure/--no-secure", help="Add through the real protocol, in this process.")
         ] = True,
@@ -74,7 +84,11 @@ def register(app: typer.Typer) -> None:
             )
         seconds = time.perf_counter() - start
         estimate = result.estimate / participants if mean else result.estimate
-        payload: dict[str, Any] = chosen.summary() | {"participants": participants, "seconds": seconds, "secure": secure}
+        payload: dict[str, Any] = chosen.summary() | {
+            "participants": participants,
+            "seconds": seconds,
+            "secure": secure,
+        }
         if result.true_mse is not None:
             payload["mse"] = result.true_mse
         if output is not None:

@@ -1,0 +1,147 @@
+"""The command line as a user meets it: results, JSON, errors."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+
+def skelmix(*words, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "skelmix", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+    )
+
+
+def one_object(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+PLAN_KEYS = {
+    "epsilon", "delta", "order", "epsilon_aggregator", "mechanism", "bound", "scale", "bits", "clip_norm", "noise",
+    "total_noise", "min_survivors", "predicted", "central_gaussian_mse",
+}  # fmt: skip
+
+
+def test_plan_prints_one_json_object_with_the_promised_keys():
+    found = one_object(skelmix("plan", "--dimension", 1000, "--bits", 12, "--cohort", 100, "--json"))
+    assert set(found) >= PLAN_KEYS
+    assert set(found["predicted"]) >= {"mse", "noise", "rounding", "wrap"}
+    assert found["epsilon"] <= 3.0
+
+
+def test_account_gives_the_check_value():
+    words = "account --mechanism smm --bound paper --noise 5.95 --scale 64 --clip-norm 1 --cohort 240 --population 60000"
+    found = one_object(skelmix(*words.split(), "--rounds", 1000, "--delta", 1e-5, "--json"))
+    assert found["epsilon"] == pytest.approx(2.9988, abs=1e-3)
+    assert found["order"] == 5
+
+
+def test_compare_has_a_row_for_every_mechanism():
+    found = one_object(
+        skelmix("plan", "--compare", "--dimension", 4096, "--bits", 14, "--cohort", 100, "--json")
+    )
+    assert {row["mechanism"] for row in found["compare"]} == {
+        "smm",
+        "dgm",
+        "skellam",
+        "ddg",
+        "cpsgd",
+        "gaussian",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plan", "--bits", 40), "bits = 40"),
+        (("plan", "--epsilon", 0), "epsilon = 0"),
+        (("plan", "--delta", 1), "delta = 1"),
+        (("plan", "--cohort", 10, "--population", 5), "population"),
+        (("plan", "--mechanism", "laplace"), "one of smm"),
+        (("account", "--noise", -1), "noise = -1"),
+        (("sum", "--input", "nowhere.csv"), "no such file"),
+        (("sum", "--output", "total.txt"), "--output"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words, says):
+    done = skelmix(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback():
+    assert "Traceback" in skelmix("plan", "--bits", 40, "--debug").stderr
+
+
+def test_an_unknown_option_is_exit_code_2():
+    assert skelmix("plan", "--frobnicate").returncode == 2
+
+
+def test_the_sum_of_a_csv(tmp_path):
+    rows = np.random.default_rng(3).random((40, 5))
+    np.savetxt(tmp_path / "in.csv", rows, delimiter=",", header="a,b,c,d,e", comments="")
+    words = (
+        "sum",
+        "--input",
+        "in.csv",
+        "--output",
+        "out.csv",
+        "--clip-norm",
+        3,
+        "--epsilon",
+        50,
+        "--bits",
+        20,
+        "--json",
+    )
+    found = one_object(skelmix(*words, cwd=tmp_path))
+    assert found["participants"] == 40
+    assert "mse" not in found
+    total = np.loadtxt(tmp_path / "out.csv", delimiter=",")
+    deviation = found["predicted"]["mse"] ** 0.5
+    assert np.abs(total - rows.sum(axis=0)).max() < 7 * deviation
+
+
+def test_the_mean_of_an_npy_divides_by_the_number_of_rows(tmp_path):
+    np.save(tmp_path / "in.npy", np.full((50, 4), 0.5))
+    words = ("sum", "--input", "in.npy", "--mean", "--epsilon", 100, "--bits", 20, "--no-secure", "--json")
+    found = one_object(skelmix(*words, cwd=tmp_path))
+    assert np.allclose(found["estimate"], 0.5, atol=7 * found["predicted"]["mse"] ** 0.5 / 50)
+
+
+@pytest.mark.parametrize("bad", ["nan", "abc", "1,2", "inf", ""])
+def test_a_bad_row_is_named_and_nothing_is_released(tmp_path, bad):
+    (tmp_path / "in.csv").write_text(f"1,2,3\n4,5,6\n7,{bad},9\n")
+    done = skelmix("sum", "--input", "in.csv", "--output", "out.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "line 3" in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_parquet_rows(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pa.table({"a": [0.1, 0.2], "b": [0.3, 0.4]}), tmp_path / "in.parquet")
+    words = ("sum", "--input", "in.parquet", "--epsilon", 100, "--bits", 20, "--no-secure", "--json")
+    found = one_object(skelmix(*words, cwd=tmp_path))
+    assert found["dimension"] == 2
+    assert np.allclose(found["estimate"], [0.3, 0.7], atol=7 * found["predicted"]["mse"] ** 0.5)
+
+
+def test_synthetic_vectors_report_the_measured_error():
+    words = ("sum", "--participants", 60, "--dimension", 4096, "--alignment", 0, "--no-secure", "--json")
+    found = one_object(skelmix(*words))
+    # 4,096 squared errors: the mean has a relative deviation of 2.2 %
+    assert found["mse"] == pytest.approx(found["predicted"]["mse"], rel=0.15)
+    assert found["seconds"] > 0
