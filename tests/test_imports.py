@@ -39,7 +39,7 @@ def test_help_of_a_command_loads_nothing_heavy(command):
 
 
 def test_planning_and_summing_need_neither_torch_nor_flwr_nor_plots():
-    names = "skelmix.plan, skelmix.summation, skelmix.secagg.in_memory, skelmix.secagg.client, skelmix.secagg.server"
+    names = "skelmix.plan, skelmix.summation, skelmix.secagg.in_memory, skelmix.secagg.server"
     assert loaded_after(f"import {names}") & {"torch", "flwr", "matplotlib", "plotly"} == set()
 
 

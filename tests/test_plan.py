@@ -1,4 +1,5 @@
-"""A plan meets its target from the private side, says what it assumes, and survives the wire without being believed."""
+"""A plan meets its target from the private side, says what it assumes, and survives the wire without being
+believed."""
 
 import json
 import math
@@ -162,8 +163,9 @@ def test_an_impossible_target_is_refused():
 @pytest.mark.parametrize(
     "changed",
     [
-        {"dimension": 0}, {"bits": 0}, {"bits": 33}, {"clip_norm": -1.0}, {"rounds": 0}, {"mechanism": "laplace"},
-        {"bound": "loose"}, {"scale": 0.0}, {"scale": math.nan}, {"alignment": 1.5}, {"alignment": -0.5},
+        {"dimension": 0}, {"bits": 0}, {"bits": 33}, {"clip_norm": -1.0}, {"rounds": 0},
+        {"mechanism": "laplace"}, {"bound": "loose"}, {"scale": 0.0}, {"scale": math.nan},
+        {"alignment": 1.5}, {"alignment": -0.5},
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused(changed):
@@ -174,7 +176,8 @@ def test_bad_arguments_are_refused(changed):
 @pytest.mark.parametrize(
     "arguments",
     [
-        dict(expected=0, population=10), dict(expected=11, population=10), dict(expected=5, population=10, sampling="none"),
+        dict(expected=0, population=10), dict(expected=11, population=10),
+        dict(expected=5, population=10, sampling="none"),
         dict(expected=5, population=10, colluding=5), dict(expected=5, population=10, dropout_tolerance=1.0),
         dict(expected=5, population=10, sampling="bernoulli"),
     ],

@@ -15,7 +15,7 @@ def test_positive_refuses(value):
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 2, float("nan")])
 def test_delta_outside_zero_and_one_is_refused(value):
-    with pytest.raises(InvalidInput, match="delta = .*strictly between 0 and 1"):
+    with pytest.raises(InvalidInput, match=r"delta = .*strictly between 0 and 1"):
         v.probability(delta=value)
 
 

@@ -1,6 +1,7 @@
 """Distributed differential privacy for federated learning and federated sums.
 
-Names are loaded on first use, so that `import skelmix` stays light: neither numba, scipy nor torch comes with it.
+Names are loaded on first use, so that `import skelmix` stays light: neither numba, scipy nor torch comes
+with it.
 """
 
 from typing import TYPE_CHECKING, Any

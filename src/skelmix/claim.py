@@ -1,7 +1,8 @@
 """From a mechanism to the (ε, δ) that it gives, and back to the least noise that gives one.
 
-Every bound ends in the same `PrivacyReport`. Rényi bounds ("paper", "rdp") go round by round through subsampling and conversion; Gaussian
-certificates ("gdp", "flat") through privacy-loss distributions; cpSGD through composition of its (ε, δ).
+Every bound ends in the same `PrivacyReport`. Rényi bounds ("paper", "rdp") go round by round through
+subsampling and conversion; Gaussian certificates ("gdp", "flat") through privacy-loss distributions; cpSGD
+through composition of its (ε, δ).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from skelmix.accounting import calibration, closed_form, conversion, gaussian_dp, subsampling
 from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve
 from skelmix.accounting.report import PrivacyReport
-from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.errors import InvalidInput
 from skelmix.mechanisms import Mechanism
 from skelmix.validation import cohort_within, fraction, one_of, positive, probability, whole
 
@@ -39,9 +40,10 @@ class PrivacyTarget:
 class Cohort:
     """Who takes part in a round, how they are drawn, and how many must survive.
 
-    expected: participants expected in a round; population: participants in all. sampling: "poisson" (each joins independently with
-    probability expected/population), "fixed" (exactly `expected`, without replacement) or "none" (everyone, always). dropout_tolerance: the fraction of
-    a cohort that may drop out. colluding: participants of a round whose noise the adversary may know.
+    expected: participants expected in a round; population: participants in all. sampling: "poisson" (each
+    joins independently with probability expected/population), "fixed" (exactly `expected`, without
+    replacement) or "none" (everyone, always). dropout_tolerance: the fraction of a cohort that may drop
+    out. colluding: participants of a round whose noise the adversary may know.
     """
 
     expected: int
@@ -57,12 +59,14 @@ class Cohort:
         one_of(SAMPLINGS, sampling=self.sampling)
         if self.sampling == "none" and self.expected != self.population:
             raise InvalidInput(
-                f"sampling = 'none' with expected = {self.expected} of {self.population}: everyone takes part, "
+                f"sampling = 'none' with expected = {self.expected} of {self.population}: everyone takes "
+                "part, "
                 "so make them equal or choose poisson or fixed sampling"
             )
         if self.shares(self.expected) < 1:
             raise InvalidInput(
-                f"colluding = {self.colluding}: must be below the {self.min_survivors(self.expected)} survivors of an expected "
+                f"colluding = {self.colluding}: must be below the {self.min_survivors(self.expected)} "
+                "survivors of an expected "
                 "cohort, or nobody adds noise; lower it or the dropout tolerance"
             )
 
@@ -76,7 +80,8 @@ class Cohort:
         return max(1, math.ceil(sampled * (1 - self.dropout_tolerance) - 1e-9))
 
     def shares(self, sampled: int) -> int:
-        """Noise shares that are certain to be in an opened sum and unknown to the adversary; 0 when none is."""
+        """Noise shares that are certain to be in an opened sum and unknown to the adversary; 0 when none
+        is."""
         return max(0, self.min_survivors(sampled) - self.colluding)
 
 
@@ -90,7 +95,8 @@ def claim(mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delt
     allowed = mechanism.bounds
     if bound != "tight" and bound not in allowed:
         raise InvalidInput(
-            f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; take one of them or 'tight'"
+            f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; take one of "
+            "them or 'tight'"
         )
     names = allowed if bound == "tight" else (bound,)
     return min(
@@ -130,7 +136,8 @@ def _claim(mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta:
 
 
 def rdp_epsilon(curve: RdpCurve, cohort: Cohort, rounds: int, delta: float) -> tuple[float, int]:
-    """(ε, order) of `rounds` sampled rounds, each with this Rényi curve before sampling; (inf, 0) when no order is left."""
+    """(ε, order) of `rounds` sampled rounds, each with this Rényi curve before sampling; (inf, 0) when no
+    order is left."""
     if cohort.expected < cohort.population:
         if cohort.sampling == "poisson":
             curve = subsampling.poisson(curve, cohort.sampling_probability)
@@ -153,7 +160,8 @@ def _certified(
 
 
 def slack_budget(target: PrivacyTarget, cohort: Cohort, rounds: int) -> float:
-    """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ over all rounds."""
+    """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ over all
+    rounds."""
     return SLACK_SHARE * target.delta / (math.exp(target.epsilon) * rounds * cohort.sampling_probability)
 
 

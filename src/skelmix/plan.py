@@ -1,4 +1,5 @@
-"""PrivacyTarget + Cohort + dimension + bits -> Plan: the one object that participants and aggregator share."""
+"""PrivacyTarget + Cohort + dimension + bits -> Plan: the one object that participants and aggregator
+share."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ _BOUNDS = {
 class Plan:
     """A mechanism ready to use, its privacy report and its predicted error.
 
-    Made by `plan` or `account`. Participants and aggregator must hold the same one: `to_json` and `from_json` carry it, and `from_json`
-    proves the claim again instead of believing it.
+    Made by `plan` or `account`. Participants and aggregator must hold the same one: `to_json` and
+    `from_json` carry it, and `from_json` proves the claim again instead of believing it.
     """
 
     target: PrivacyTarget
@@ -87,7 +88,8 @@ class Plan:
         told = []
         if self.predicted.wrap_probability > WRAP_WARNING:
             told.append(
-                f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around 2^{self.mechanism.bits}; "
+                f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around "
+                f"2^{self.mechanism.bits}; "
                 "use more bits or a smaller scale"
             )
         if self.predicted.kept_length < 0.99:
@@ -124,18 +126,23 @@ class Plan:
     def __str__(self) -> str:
         mechanism, predicted = self.mechanism, self.predicted
         ratio = predicted.mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
+        bias = f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""
         return "\n".join(
             [
                 self.report.card(),
                 "",
-                f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits a coordinate, scale γ = {mechanism.scale:.6g}, "
+                f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits a "
+                f"coordinate, scale γ = {mechanism.scale:.6g}, "
                 f"clip norm {mechanism.clip_norm:g}",
                 f"noise       {mechanism.noise:.6g} a participant, {mechanism.total_noise:.6g} in the sum",
-                f"cohort      {self.cohort.expected:,} of {self.cohort.population:,} ({self.cohort.sampling}), "
+                f"cohort      {self.cohort.expected:,} of {self.cohort.population:,} "
+                f"({self.cohort.sampling}), "
                 f"at least {self.report.min_survivors:,} survivors",
-                f"error       {predicted.mse:.4g} a coordinate of the sum = noise {predicted.noise:.3g} + rounding {predicted.rounding:.3g} + "
-                f"wrapping {predicted.wrap:.3g}" + (f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""),
-                f"            {ratio:.4f} times the central Gaussian's best known ({self.central_gaussian_mse:.4g}; "
+                f"error       {predicted.mse:.4g} a coordinate of the sum = noise {predicted.noise:.3g} + "
+                f"rounding {predicted.rounding:.3g} + "
+                f"wrapping {predicted.wrap:.3g}{bias}",
+                f"            {ratio:.4f} times the central Gaussian's best known "
+                f"({self.central_gaussian_mse:.4g}; "
                 f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting)",
                 *(f"warning     {warning}" for warning in self.warnings),
             ]
@@ -161,8 +168,8 @@ class Plan:
     def from_json(cls, text: str | bytes) -> Plan:
         """Read a plan and prove its claim again.
 
-        Raises `InvalidInput` for anything that is not a plan of this format, and for one whose stated ε is below what its mechanism
-        gives: a plan is never believed.
+        Raises `InvalidInput` for anything that is not a plan of this format, and for one whose stated ε is
+        below what its mechanism gives: a plan is never believed.
         """
         try:
             data = json.loads(text)
@@ -188,7 +195,8 @@ class Plan:
             ) from error
         if not found.report.epsilon <= stated * (1 + 1e-6):
             raise InvalidInput(
-                f"the plan states ε = {stated:.6g}, but its mechanism gives {found.report.epsilon:.6g}: do not use it, make it anew"
+                f"the plan states ε = {stated:.6g}, but its mechanism gives {found.report.epsilon:.6g}: "
+                "do not use it, make it anew"
             )
         return found
 
@@ -209,12 +217,13 @@ def plan(
 ) -> Plan:
     """The least noise, and the best scale for the bits, with which `rounds` rounds meet the target.
 
-    mechanism: "smm" (the default), "dgm", "skellam", "ddg", "cpsgd" or "gaussian". scale: γ; without it the one with the least predicted
-    error is found. bound: "tight" (the best certified bound), or "rdp", "gdp", "flat", "paper". alignment: mean cosine between participants' vectors, from
-    which the length of the sum and so the risk of wrapping is predicted; 1, everyone alike, is safe for any data.
+    mechanism: "smm" (the default), "dgm", "skellam", "ddg", "cpsgd" or "gaussian". scale: γ; without it the
+    one with the least predicted error is found. bound: "tight" (the best certified bound), or "rdp", "gdp",
+    "flat", "paper". alignment: mean cosine between participants' vectors, from which the length of the sum
+    and so the risk of wrapping is predicted; 1, everyone alike, is safe for any data.
 
-    Raises `InvalidInput` for bad arguments, `PrivacyUnattainable` when no noise meets the target and `BitsTooFew` when the bits cannot carry
-    it, unless allow_wrapping.
+    Raises `InvalidInput` for bad arguments, `PrivacyUnattainable` when no noise meets the target and
+    `BitsTooFew` when the bits cannot carry it, unless allow_wrapping.
     """
     name = mechanism or "smm"
     _check(name, bound, dimension, clip_norm, bits, rounds, scale, alignment)
@@ -259,7 +268,8 @@ def account(
     bound: str = "tight",
     alignment: float = 1.0,
 ) -> Plan:
-    """The reverse of `plan`: the noise of one participant is given (λ, σ or trials, on the integer grid), ε is asked.
+    """The reverse of `plan`: the noise of one participant is given (λ, σ or trials, on the integer grid), ε
+    is asked.
 
     The target of the returned plan is the ε found.
     """
@@ -286,7 +296,8 @@ def account(
     )
     if not math.isfinite(report.epsilon):
         raise PrivacyUnattainable(
-            f"noise = {noise:g}: the bound {bound!r} proves nothing for it at any order; add noise, lower the scale or choose another bound"
+            f"noise = {noise:g}: the bound {bound!r} proves nothing for it at any order; add noise, lower "
+            "the scale or choose another bound"
         )
     return _finish(PrivacyTarget(report.epsilon, delta), cohort, rounds, built, report.bound, alignment)
 
@@ -327,12 +338,14 @@ def _check(
     validation.non_negative(alignment=alignment)
     if alignment > 1:
         raise InvalidInput(
-            f"alignment = {alignment!r}: must be in [0, 1]; it is the mean cosine between participants' vectors"
+            f"alignment = {alignment!r}: must be in [0, 1]; it is the mean cosine between participants' "
+            "vectors"
         )
 
 
 def _named(name: str, bound: str) -> str:
-    """The bound of this name for this mechanism: the literature's own for the baselines, whatever it is called."""
+    """The bound of this name for this mechanism: the literature's own for the baselines, whatever it is
+    called."""
     allowed = _BOUNDS[name]
     if bound in allowed:
         return bound
@@ -359,7 +372,8 @@ def _build(common: _Settings, bound: str, scale: float, total_noise: float) -> M
 
 
 def _widened(common: _Settings, mechanism: Mechanism, bound: str) -> Mechanism:
-    """The paper's clip with the largest integer Δ∞ that its conditions allow at the order used (Eq. 3, Eq. 8)."""
+    """The paper's clip with the largest integer Δ∞ that its conditions allow at the order used (Eq. 3, Eq.
+    8)."""
     if not isinstance(mechanism, SkellamMixture | GaussianMixture) or bound != "paper":
         return mechanism
     order = claim(
@@ -427,10 +441,11 @@ def _predicted(mechanism: Mechanism, cohort: Cohort, alignment: float) -> Predic
 
 
 def _best_scale(common: _Settings, bound: str, central: float) -> float:
-    """The γ with the least predicted error, to three digits; privacy is calibrated afterwards, at the γ found.
+    """The γ with the least predicted error, to three digits; privacy is calibrated afterwards, at the γ
+    found.
 
-    The noise for each γ is estimated as the Gaussian's with the same χ² (exact in the limit of many coordinates), so that no certificate
-    is needed while searching.
+    The noise for each γ is estimated as the Gaussian's with the same χ² (exact in the limit of many
+    coordinates), so that no certificate is needed while searching.
     """
     if common.name == "gaussian":
         return 1.0
@@ -463,14 +478,16 @@ def _refuse_wrapping(chosen: Plan) -> None:
     need = next(iter(enough), None)
     remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
     raise BitsTooFew(
-        f"bits = {mechanism.bits}: {predicted.wrap_probability:.0%} of coordinates would wrap around 2^{mechanism.bits} at scale "
+        f"bits = {mechanism.bits}: {predicted.wrap_probability:.0%} of coordinates would wrap around "
+        f"2^{mechanism.bits} at scale "
         f"γ = {mechanism.scale:g}; {remedy}, or a smaller scale"
     )
 
 
 @lru_cache(maxsize=256)
 def _central_multiplier(epsilon: float, delta: float, cohort: Cohort, rounds: int, renyi: bool) -> float:
-    """Noise multiplier of the central Gaussian for the target: by Rényi accounting, or by privacy-loss distributions."""
+    """Noise multiplier of the central Gaussian for the target: by Rényi accounting, or by privacy-loss
+    distributions."""
     if not renyi and cohort.sampling != "fixed":
         return 1 / gaussian_dp.largest_mu(epsilon, delta, rounds, cohort.sampling_probability)
     return calibration.least_noise(
@@ -483,7 +500,8 @@ def _central_multiplier(epsilon: float, delta: float, cohort: Cohort, rounds: in
 
 
 class _CallableModule(ModuleType):
-    """`skelmix.plan` is a function and a module of the same name; importing the module must not hide the function."""
+    """`skelmix.plan` is a function and a module of the same name; importing the module must not hide the
+    function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Plan:
         return plan(*args, **kwargs)

@@ -22,7 +22,8 @@ from skelmix.validation import real_vectors
 class PrivateSum:
     """The released estimate and what is known about it.
 
-    true_mse is None unless the caller asked to measure: it is computed from the private vectors and must not be released.
+    true_mse is None unless the caller asked to measure: it is computed from the private vectors and must
+    not be released.
     """
 
     estimate: NDArray[np.float64]
@@ -47,7 +48,8 @@ class _Watched:
             self.count += len(block)
             if self.count > self._limit:
                 raise InvalidInput(
-                    f"more than {self._limit} vectors: the plan is for a cohort of {self._limit}; make a plan for all of them. "
+                    f"more than {self._limit} vectors: the plan is for a cohort of {self._limit}; make a "
+                    "plan for all of them. "
                     "Nothing was released"
                 )
             if self.total is not None:
@@ -60,12 +62,14 @@ def private_sum(
 ) -> PrivateSum:
     """The sum of the participants' vectors, released once under the plan.
 
-    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, and memory does not grow with its length.
-    secure: add through the real protocol of secure aggregation, in this process; otherwise by the plain modular sum, which gives the same
-    number. measure: also return the true error (for synthetic data: it is computed from the private vectors).
+    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, and
+    memory does not grow with its length. secure: add through the real protocol of secure aggregation, in
+    this process; otherwise by the plain modular sum, which gives the same number. measure: also return the
+    true error (for synthetic data: it is computed from the private vectors).
 
-    Each call spends one round of the plan. Fewer vectors than the plan's cohort count as dropouts: below `min_survivors` the call raises
-    `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or infinity raise `InvalidInput` and release nothing.
+    Each call spends one round of the plan. Fewer vectors than the plan's cohort count as dropouts: below
+    `min_survivors` the call raises `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or
+    infinity raise `InvalidInput` and release nothing.
     """
     mechanism, cohort = plan.mechanism, plan.cohort
     watched = _Watched(vectors, plan, measure)
@@ -88,7 +92,8 @@ def private_sum(
         total = mechanism.encode_sum(blocks, round=round, shares=shares)
     if watched.count < threshold:
         raise RoundFailed(
-            f"{watched.count} of {cohort.expected} participants: at least {threshold} are needed for the promised noise; "
+            f"{watched.count} of {cohort.expected} participants: at least {threshold} are needed for the "
+            "promised noise; "
             "nothing was released. Raise the plan's dropout_tolerance or bring more participants"
         )
     estimate = mechanism.decode(total, round=round)

@@ -1,7 +1,7 @@
 """One voice for bad input: each check names the argument, the value and the remedy.
 
-Checks take keyword arguments, `positive(noise=x)`, so that the message can say the caller's own word for it, and
-return the checked value (or nothing when several were given).
+Checks take keyword arguments, `positive(noise=x)`, so that the message can say the caller's own word for
+it, and return the checked value (or nothing when several were given).
 """
 
 from __future__ import annotations
@@ -94,11 +94,12 @@ def cohort_within(expected: Any, population: Any) -> None:
 
 
 def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDArray[Any]:
-    """A (participants, dimension) float array, float32 or float64, all finite; (dimension,) becomes one row.
+    """A (participants, dimension) float array, float32 or float64, all finite; (dimension,) becomes one
+    row.
 
     Accepts NumPy arrays and anything with `__array__` (torch CPU tensors among them) without importing its
-    library. Integers are taken as float64. Never copies a float array that is already in order. Wrong shape, wrong dtype,
-    no participants, NaN and infinity raise `InvalidInput`.
+    library. Integers are taken as float64. Never copies a float array that is already in order. Wrong
+    shape, wrong dtype, no participants, NaN and infinity raise `InvalidInput`.
     """
     detach = getattr(vectors, "detach", None)
     array = np.asarray(detach() if callable(detach) else vectors)

@@ -24,8 +24,8 @@ def one_object(done):
 
 
 PLAN_KEYS = {
-    "epsilon", "delta", "order", "epsilon_aggregator", "mechanism", "bound", "scale", "bits", "clip_norm", "noise",
-    "total_noise", "min_survivors", "predicted", "central_gaussian_mse",
+    "epsilon", "delta", "order", "epsilon_aggregator", "mechanism", "bound", "scale", "bits", "clip_norm",
+    "noise", "total_noise", "min_survivors", "predicted", "central_gaussian_mse",
 }  # fmt: skip
 
 
@@ -37,8 +37,10 @@ def test_plan_prints_one_json_object_with_the_promised_keys():
 
 
 def test_account_gives_the_check_value():
-    words = "account --mechanism smm --bound paper --noise 5.95 --scale 64 --clip-norm 1 --cohort 240 --population 60000"
-    found = one_object(skelmix(*words.split(), "--rounds", 1000, "--delta", 1e-5, "--json"))
+    words = "account --mechanism smm --bound paper --noise 5.95 --scale 64 --clip-norm 1 --cohort 240"
+    found = one_object(
+        skelmix(*words.split(), "--population", 60000, "--rounds", 1000, "--delta", 1e-5, "--json")
+    )
     assert found["epsilon"] == pytest.approx(2.9988, abs=1e-3)
     assert found["order"] == 5
 

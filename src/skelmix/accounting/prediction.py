@@ -1,8 +1,8 @@
 """How accurate a decoded sum will be, before anyone sends anything.
 
-Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping, and for the paper's clip the bias of its shrinkage.
-A rotated, scaled coordinate of a vector of norm a is close to N(0, (γa)²/d), the only approximation made here. Nothing in this file
-is part of a privacy claim.
+Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping, and for the paper's
+clip the bias of its shrinkage. A rotated, scaled coordinate of a vector of norm a is close to N(0,
+(γa)²/d), the only approximation made here. Nothing in this file is part of a privacy claim.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def predict(
 ) -> PredictedError:
     """The error of a sum over `participants` vectors of norm `norm`, coded with scale γ into `bits` bits.
 
-    noise_variance: variance of one coordinate of the summed integer noise. dimension: the padded one. shrink_to: the c of the
-    paper's clip (Algorithm 5), when that clip is used. linf: the L-infinity clip on the integer grid.
+    noise_variance: variance of one coordinate of the summed integer noise. dimension: the padded one.
+    shrink_to: the c of the paper's clip (Algorithm 5), when that clip is used. linf: the L-infinity clip on
+    the integer grid.
     """
     deviation = scale * norm / math.sqrt(dimension)
     x, weight = _normal_grid()

@@ -22,10 +22,12 @@ _BOUNDS = {
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """(ε, δ) against those who see the models or sums, ε against the aggregator, and every assumption behind them.
+    """(ε, δ) against those who see the models or sums, ε against the aggregator, and every assumption
+    behind them.
 
-    epsilon holds against observers of all released sums and models, who do not know who took part. epsilon_aggregator is the same claim
-    without amplification by sampling, for an adversary who knows who took part, over all rounds. Infinity means that no claim is made.
+    epsilon holds against observers of all released sums and models, who do not know who took part.
+    epsilon_aggregator is the same claim without amplification by sampling, for an adversary who knows who
+    took part, over all rounds. Infinity means that no claim is made.
     """
 
     epsilon: float
@@ -66,8 +68,10 @@ class PrivacyReport:
             told.append("Everyone takes part in every round: no amplification by sampling is claimed.")
         else:
             told.append(
-                f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, secret from those whom "
-                "ε is claimed against; dropouts do not depend on who was sampled. The aggregator knows who took part: "
+                f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, "
+                "secret from those whom "
+                "ε is claimed against; dropouts do not depend on who was sampled. The aggregator knows "
+                "who took part: "
                 "see its own ε."
             )
         if self.reproducible:

@@ -16,7 +16,8 @@ def register(app: typer.Typer) -> None:
         noise: Annotated[
             float,
             typer.Option(
-                help="Noise of one participant on the integer grid: λ (smm, skellam), σ (dgm, ddg, gaussian) or trials (cpsgd).",
+                help="Noise of one participant on the integer grid: λ (smm, skellam), σ (dgm, ddg, "
+                "gaussian) or trials (cpsgd).",
                 rich_help_panel="Mechanism",
             ),
         ],
@@ -38,7 +39,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """The ε that a given noise gives.
 
-        Example: skelmix account --noise 5.95 --scale 64 --cohort 240 --population 60000 --rounds 1000 --delta 1e-5
+        Example: skelmix account --noise 5.95 --scale 64 --cohort 240 --population 60000 --rounds 1000
+        --delta 1e-5
         """
         from skelmix.plan import Cohort, account
 

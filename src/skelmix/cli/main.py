@@ -1,6 +1,7 @@
 """`skelmix`: one file a command, and one way to fail.
 
-Bad input ends with exit code 2 and one line on stderr; `--debug`, anywhere on the line, shows the traceback instead.
+Bad input ends with exit code 2 and one line on stderr; `--debug`, anywhere on the line, shows the traceback
+instead.
 """
 
 from __future__ import annotations

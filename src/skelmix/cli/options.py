@@ -59,7 +59,8 @@ Sampling = Annotated[
 Alignment = Annotated[
     float,
     typer.Option(
-        help="Mean cosine between participants' vectors, 0..1: how large the sum may get. 1 is the safe choice.",
+        help="Mean cosine between participants' vectors, 0..1: how large the sum may get. 1 is the safe "
+        "choice.",
         rich_help_panel="Vector",
     ),
 ]

@@ -43,12 +43,13 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Choose scale and noise for a privacy target, and predict the error of the sum.
 
-        Example: skelmix plan --epsilon 3 --delta 1e-5 --dimension 63610 --bits 8 --cohort 240 --population 60000 --rounds 1000
+        Example: skelmix plan --epsilon 3 --delta 1e-5 --dimension 63610 --bits 8 --cohort 240 --population
+        60000 --rounds 1000
         """
         settings: dict[str, Any] = dict(
-            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, cohort=cohort, population=population,
-            rounds=rounds, bound=bound, scale=scale, dropout_tolerance=dropout_tolerance, colluding=colluding,
-            sampling=sampling, alignment=alignment,
+            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, cohort=cohort,
+            population=population, rounds=rounds, bound=bound, scale=scale,
+            dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
         )  # fmt: skip
         if plot is not None:
             from skelmix.experiments.compare import plot_error_against_bits

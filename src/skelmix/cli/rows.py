@@ -35,8 +35,9 @@ class RowFile:
 def open_rows(path: Path) -> RowFile:
     """Check every row of a .npy, .csv or .parquet file.
 
-    A row with NaN, infinity, text or another width than the first raises `InvalidInput` that lists the lines; so does an empty file. The
-    first line of a CSV is taken as a header when none of its cells is a number.
+    A row with NaN, infinity, text or another width than the first raises `InvalidInput` that lists the
+    lines; so does an empty file. The first line of a CSV is taken as a header when none of its cells is a
+    number.
     """
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file")

@@ -73,8 +73,9 @@ def register(app: typer.Typer) -> None:
             data = _sphere(participants, dimension, radius)
         start = time.perf_counter()
         chosen = opt.build_plan(
-            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits, cohort=participants,
-            population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale, dropout_tolerance=dropout_tolerance,
+            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,
+            cohort=participants, population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale,
+            dropout_tolerance=dropout_tolerance,
             colluding=colluding, sampling="none", alignment=alignment,
         )  # fmt: skip
         with progress() as bar:
