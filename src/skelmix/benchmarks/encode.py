@@ -1,0 +1,180 @@
+"""The participant side, end to end, against the same steps in plain NumPy.
+
+d = 65,536, float32 gradients of norm 1, scale 64, λ = 5.95, 8 bits: rotate, scale, clip, round, add noise,
+wrap. The peer is what one writes without this library: a vectorised Walsh-Hadamard transform,
+`numpy.random` for the rounding and the two Poisson draws (approximate, not cryptographic). Both are timed
+per vector, in one run, on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.encoding.rotation import rotation_signs
+from skelmix.encoding.threads import at_most
+from skelmix.mechanisms.skellam_mixture import SkellamMixture
+
+DIMENSION = 1 << 16
+PARTICIPANTS = 240
+NOISE = 5.95
+SCALE = 64.0
+BITS = 8
+_SEED = bytes(range(32))
+
+
+def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 5) -> dict[str, Any]:
+    """All measurements: seconds per vector, ratios, growth with d and with the number of participants."""
+    rng = np.random.default_rng(1)
+    mechanism = _mechanism(DIMENSION, participants)
+    vectors = _unit_rows(rng, participants, DIMENSION)
+    signs = rotation_signs(_SEED, 0, DIMENSION)
+    mechanism.encode(vectors[:2], round=0)  # compiles kernels, builds the noise table
+
+    few = vectors[:4]
+    with at_most(1):
+        one_core = _best(lambda: mechanism.encode(vectors, round=0), repeats) / participants
+        summed = _best(lambda: mechanism.encode_sum(vectors, round=0), repeats) / participants
+    all_cores = _best(lambda: mechanism.encode(vectors, round=0), repeats) / participants
+    plain = _best(lambda: [plain_numpy(row, signs, rng) for row in few], max(2, repeats - 2)) / len(few)
+    return {
+        "dimension": DIMENSION,
+        "participants": participants,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "numpy_seconds_per_vector": plain,
+        "one_core_seconds_per_vector": one_core,
+        "all_cores_seconds_per_vector": all_cores,
+        "encode_sum_one_core_seconds_per_vector": summed,
+        "times_numpy": plain / one_core,
+        "times_one_core": one_core / all_cores,
+        "by_dimension": [_at_dimension(1 << power, rng) for power in range(10, largest + 1, 2)],
+        "encode_sum_memory": [_memory(count) for count in (100, 10_000)],
+    }
+
+
+def plain_numpy(
+    vector: NDArray[Any], signs: NDArray[Any], rng: np.random.Generator, scale: float = SCALE
+) -> NDArray[np.uint8]:
+    """One participant's steps as NumPy alone does them."""
+    x = vector * signs
+    d = x.size
+    step = 1
+    while step < d:
+        pairs = x.reshape(-1, 2, step)
+        x = np.concatenate((pairs[:, :1] + pairs[:, 1:], pairs[:, :1] - pairs[:, 1:]), axis=1).reshape(-1)
+        step *= 2
+    x *= scale / np.sqrt(d)
+    norm = np.linalg.norm(x)
+    if norm > scale:
+        x *= scale / norm
+    below = np.floor(x)
+    rounded = below.astype(np.int64) + rng.binomial(1, np.clip(x - below, 0, 1))
+    noisy = rounded + rng.poisson(NOISE, d) - rng.poisson(NOISE, d)
+    return np.mod(noisy, 1 << BITS).astype(np.uint8)
+
+
+def table(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Rows (what, value, note) for a person."""
+    micro = 1e6
+    rows = [
+        ("plain NumPy, one vector", f"{result['numpy_seconds_per_vector'] * micro:,.0f} µs", ""),
+        (
+            "encode, one core, one vector",
+            f"{result['one_core_seconds_per_vector'] * micro:,.0f} µs",
+            f"{result['times_numpy']:.1f} times plain NumPy",
+        ),
+        (
+            f"encode, {result['cores']} cores, one vector",
+            f"{result['all_cores_seconds_per_vector'] * micro:,.0f} µs",
+            f"{result['times_one_core']:.2f} times one core",
+        ),
+        (
+            "encode_sum, one core, one vector",
+            f"{result['encode_sum_one_core_seconds_per_vector'] * micro:,.0f} µs",
+            "",
+        ),
+    ]
+    for entry in result["by_dimension"]:
+        rows.append(
+            (
+                f"encode, one core, d = {entry['dimension']:,}",
+                f"{entry['seconds'] * micro:,.0f} µs",
+                f"{entry['nanoseconds_per_d_log_d']:.3f} ns per d·log2(d)",
+            )
+        )
+    for entry in result["encode_sum_memory"]:
+        rows.append(
+            (
+                f"encode_sum, {entry['participants']:,} participants",
+                f"{entry['peak_bytes'] / 2**20:.2f} MiB",
+                "peak of what it allocates, vectors from an iterator",
+            )
+        )
+    return rows
+
+
+def _mechanism(dimension: int, participants: int) -> SkellamMixture:
+    return SkellamMixture(
+        dimension=dimension,
+        bits=BITS,
+        scale=SCALE,
+        clip_norm=1.0,
+        total_noise=NOISE * participants,
+        shares=participants,
+        rotation_seed=_SEED,
+    )
+
+
+def _unit_rows(rng: np.random.Generator, rows: int, dimension: int) -> NDArray[np.float32]:
+    vectors = rng.standard_normal((rows, dimension), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def _best(work: Callable[[], Any], repeats: int) -> float:
+    """The least wall-clock time of a few runs: what is left when nothing else runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _at_dimension(dimension: int, rng: np.random.Generator) -> dict[str, float]:
+    mechanism = _mechanism(dimension, PARTICIPANTS)
+    vector = _unit_rows(rng, 1, dimension)
+    mechanism.encode(vector, round=0)
+    runs = max(3, (1 << 20) // dimension)
+    with at_most(1):
+        seconds = statistics.median(_best(lambda: mechanism.encode(vector, round=0), 3) for _ in range(runs))
+    return {
+        "dimension": dimension,
+        "seconds": seconds,
+        "nanoseconds_per_d_log_d": 1e9 * seconds / (dimension * np.log2(dimension)),
+    }
+
+
+def _memory(participants: int, dimension: int = DIMENSION) -> dict[str, int]:
+    """Peak bytes that `encode_sum` allocates for vectors that exist one at a time."""
+    import tracemalloc
+
+    mechanism = _mechanism(dimension, participants)
+    vector = _unit_rows(np.random.default_rng(2), 1, dimension)[0]
+
+    def stream() -> Iterator[NDArray[np.float32]]:
+        for _ in range(participants):
+            yield vector
+
+    mechanism.encode_sum(stream(), round=0)
+    tracemalloc.start()
+    mechanism.encode_sum(stream(), round=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"participants": participants, "dimension": dimension, "peak_bytes": peak}
