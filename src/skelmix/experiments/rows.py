@@ -1,0 +1,144 @@
+"""A table of measurements on disk that survives being killed: CSV, one row a setting, appended as it is
+measured.
+
+Lines that start with # say which command made the rows below them, when and with which versions. A row
+whose settings are there already is not measured again.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from skelmix.errors import CorruptState
+
+Value = str | int | float | None
+Row = dict[str, Any]
+
+_VERSIONS = ("skelmix", "numpy", "scipy", "numba", "python-flint", "dp-accounting", "cryptography", "torch")
+
+
+def text(value: Value) -> str:
+    """How a value stands in the file; None is the empty string. Floats keep every digit."""
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+def value(written: str) -> Value:
+    """What `text` wrote."""
+    if written == "":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(written)
+        except ValueError:
+            pass
+    return written
+
+
+def versions() -> str:
+    """Versions of everything that can change a number, and the machine."""
+    found = []
+    for name in _VERSIONS:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(
+        [f"python {platform.python_version()}", *found, f"{platform.system()} {platform.machine()}"]
+    )
+
+
+class ResultFile:
+    """The rows of one study. Held by one process at a time; use it in a `with` block.
+
+    settings: the columns that say what was measured, the key of a row; measures: the columns that say what
+    came out. A last line that a kill cut short is dropped. A file with other columns is kept beside the new
+    one, with `.old` added to its name. Raises `CorruptState` when another process writes the same file.
+    """
+
+    def __init__(self, path: Path, settings: Sequence[str], measures: Sequence[str]) -> None:
+        self.path, self.settings = path, tuple(settings)
+        self.columns = self.settings + tuple(measures)
+        self.rows: dict[tuple[str, ...], Row] = {}
+        self._announced = False
+
+    def __enter__(self) -> ResultFile:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._locked()
+        first, self.rows = read(self.path, self.settings)
+        if first and first != self.columns:
+            os.replace(self.path, self.path.with_name(self.path.name + ".old"))
+            self._file.close()
+            self._file, self.rows, first = self._locked(), {}, ()
+        self._drop_torn_line()
+        self._empty = not first
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def announce(self, command: str) -> None:
+        """Write which command the following rows come from, and the column names when the file is new."""
+        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        self._write(f"# {command}\n# {when}; {versions()}\n" + (_line(self.columns) if self._empty else ""))
+        self._empty = False
+
+    def append(self, row: Row) -> None:
+        """Add one row, whole or not at all, and on disk when this returns."""
+        self._write(_line([text(row.get(column)) for column in self.columns]))
+        self.rows[key(row, self.settings)] = {column: row.get(column) for column in self.columns}
+
+    def _locked(self) -> io.FileIO:
+        file = io.FileIO(self.path, "a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise CorruptState(
+                f"{self.path} is being written by another process: wait for it, or choose another --output"
+            ) from error
+        return file
+
+    def _drop_torn_line(self) -> None:
+        self._file.seek(0)
+        content = self._file.read()
+        self._file.truncate(content.rfind(b"\n") + 1)
+
+    def _write(self, lines: str) -> None:
+        self._file.write(lines.encode())
+        os.fsync(self._file.fileno())
+
+
+def key(row: Row, settings: Iterable[str]) -> tuple[str, ...]:
+    """What identifies a row: its settings, as written."""
+    return tuple(text(row.get(column)) for column in settings)
+
+
+def read(path: Path, settings: Sequence[str]) -> tuple[tuple[str, ...], dict[tuple[str, ...], Row]]:
+    """(column names, rows by key) of a result file; ((), {}) without one. A torn last line is left out; of
+    equal keys the last counts."""
+    if not path.exists():
+        return (), {}
+    whole = path.read_text()
+    whole = whole[: whole.rfind("\n") + 1]
+    lines = csv.reader(line for line in whole.splitlines() if line and not line.startswith("#"))
+    columns = tuple(next(lines, ()))
+    rows = [dict(zip(columns, map(value, line), strict=True)) for line in lines if len(line) == len(columns)]
+    return columns, {key(row, settings): row for row in rows}
+
+
+def _line(cells: Sequence[str]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
