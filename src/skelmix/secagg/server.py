@@ -46,7 +46,7 @@ class Server:
     participants.
 
     In every phase the transport may name the `sender` that it authenticated: a message in another's name is
-    refused. Without it, honest-but-curious rounds believe the name in the message; in the malicious model messages
+    refused. Without it, honest-but-curious rounds believe the name in the message; malicious-model messages
     are signed.
 
     session: 16 public bytes that name the training run or the sum; drawn here when not given.
