@@ -1,15 +1,13 @@
 """Exact stochastic rounding: a real number to one of its two neighbouring integers, without bias.
 
-|x| = k + p is rounded to k + 1 with probability p, else to k, and the sign is put back. In binary floating point p
-is an exact binary fraction: its bits are compared with uniform bits, sixteen first, more on a tie. The main pass
-has no branches and vectorises; ties (one coordinate in 65,536) are settled afterwards. No probability is rounded.
+|x| = k + p is rounded to k + 1 with probability p, else to k, and the sign is put back. In binary floating
+point p is an exact binary fraction: its bits are compared with uniform bits, sixteen first, more on a tie.
+The main pass has no branches and vectorises; ties (one coordinate in 65,536) are settled afterwards. No
+probability is rounded.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from skelmix.encoding.threads import for_each
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.table import Buffers, ExactSampler
@@ -98,7 +97,10 @@ def _add_tile(
     total: Any,
     open_: Any,
 ) -> int:
-    """Add columns left..left+width of every row of x into `total`. Returns the number of ties, -1 if a value is too large."""
+    """Add columns left..left+width of every row of x into `total`.
+
+    Returns the number of ties, -1 if a value is too large.
+    """
     count = 0
     for row in range(x.shape[0]):
         for start in range(0, width, _BLOCK):
@@ -146,7 +148,7 @@ class _Work:
         integer = np.dtype(np.int32 if dtype == np.float32 else np.int64)
         self.integer = integer
         self.unit = dtype.type(65536.0)
-        self.sign_off = integer.type(np.iinfo(integer).max)
+        self.sign_off = integer.type((1 << (8 * integer.itemsize - 1)) - 1)
         below = dtype.type(largest)
         if below > largest:
             below = np.nextafter(below, dtype.type(0))
@@ -156,12 +158,13 @@ class _Work:
     @staticmethod
     def refuse() -> InvalidInput:
         return InvalidInput(
-            f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; the output is void"
+            f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; "
+            "the output is void"
         )
 
 
 def _settle(cut: float, entropy: Entropy) -> bool:
-    """Bernoulli with the bits of p that are left after a tie, cut - floor(cut), 64 at a time until decided."""
+    """Bernoulli with the bits of p left after a tie, cut - floor(cut), 64 at a time until decided."""
     rest = Fraction(cut) % 1
     while rest:
         rest *= 1 << 64
@@ -186,31 +189,17 @@ def _checked(x: Any) -> NDArray[Any]:
     return np.ascontiguousarray(array)
 
 
-def _share(parts: list[Callable[[], None]]) -> None:
-    """Run the parts on as many threads as there are cores; the kernels release the interpreter's lock."""
-    workers = min(
-        len(parts), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if workers == 1:
-        for part in parts:
-            part()
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(part) for part in parts]:
-            done.result()
-
-
 def _cuts(size: int, grain: int) -> list[tuple[int, int]]:
     step = -(-size // (_PARTS * grain)) * grain
     return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = None) -> None:
-    """Add every row of x, each coordinate stochastically rounded, into `accumulator`: exact, independent roundings.
+    """Add every row of x, each coordinate stochastically rounded on its own, exactly, to `accumulator`.
 
-    x is float32 or float64, (d,) or (k, d); `accumulator` is a C-contiguous int32 or int64 array (d,). An int32 sum
-    wraps modulo 2^32 (harmless for a modulus of up to 32 bits). Zero rows change nothing. NaN, infinity and magnitudes above
-    2^31 - 1 raise InvalidInput, and the accumulator is void then.
+    x is float32 or float64, (d,) or (k, d); `accumulator` is a C-contiguous int32 or int64 array (d,). An
+    int32 sum wraps modulo 2^32 (harmless for a modulus of up to 32 bits). Zero rows change nothing. NaN,
+    infinity and magnitudes above 2^31 - 1 raise InvalidInput, and the accumulator is void then.
     """
     rows = np.atleast_2d(_checked(x))
     if accumulator.dtype not in (np.int32, np.int64) or not accumulator.flags.c_contiguous:
@@ -225,10 +214,8 @@ def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = 
         _add_columns(rows, 0, width, accumulator, entropy)
         return
 
-    def part(left: int, right: int, own: Entropy) -> Callable[[], None]:
-        return lambda: _add_columns(rows, left, right, accumulator, own)
-
-    _share([part(left, right, entropy.spawn()) for left, right in _cuts(width, _BLOCK)])
+    parts = [(left, right, entropy.spawn()) for left, right in _cuts(width, _BLOCK)]
+    for_each(parts, lambda part: _add_columns(rows, part[0], part[1], accumulator, part[2]))
 
 
 def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any], entropy: Entropy) -> None:
@@ -271,10 +258,10 @@ def round_and_noise(
 ) -> NDArray[Any]:
     """out = (x stochastically rounded + a sample of the law) for each coordinate, in one pass; returns `out`.
 
-    x is float32 or float64 of any shape, `out` C-contiguous of the same shape. An unsigned `out` holds the result modulo 2^bits
-    (bits: its full width unless given); a signed one (int32, int64) the integer itself. Exact: see the module. Without
-    a sampler it rounds only. Magnitudes above 2^31 - 1 (2^30 for a signed `out` with noise), NaN and infinity raise InvalidInput,
-    and `out` is void then.
+    x is float32 or float64 of any shape, `out` C-contiguous of the same shape. An unsigned `out` holds the
+    result modulo 2^bits (bits: its full width unless given); a signed one (int32, int64) the integer
+    itself. Exact: see the module. Without a sampler it rounds only. Magnitudes above 2^31 - 1 (2^30 for a
+    signed `out` with noise), NaN and infinity raise InvalidInput, and `out` is void then.
     """
     values = _checked(x)
     if out.shape != values.shape or not out.flags.c_contiguous:
@@ -289,10 +276,11 @@ def round_and_noise(
         _wrap_range(flat, sampler, target, mask, largest, entropy)
         return out
 
-    def part(left: int, right: int, own: Entropy) -> Callable[[], None]:
-        return lambda: _wrap_range(flat[left:right], sampler, target[left:right], mask, largest, own)
+    def one(part: tuple[int, int, Entropy]) -> None:
+        left, right, own = part
+        _wrap_range(flat[left:right], sampler, target[left:right], mask, largest, own)
 
-    _share([part(left, right, entropy.spawn()) for left, right in _cuts(flat.size, _CHUNK)])
+    for_each([(left, right, entropy.spawn()) for left, right in _cuts(flat.size, _CHUNK)], one)
     return out
 
 
@@ -351,7 +339,7 @@ def _wrap_range(
 def round_stochastic(
     x: Any, *, out: NDArray[Any] | None = None, entropy: Entropy | None = None
 ) -> NDArray[Any]:
-    """x stochastically rounded, exactly, as int32 (or into a signed or unsigned `out`, see `round_and_noise`).
+    """x stochastically rounded, exactly, as int32 (or into an `out` as in `round_and_noise`).
 
     E[result] = x and |result - x| < 1 for every coordinate; integers stay as they are.
     """

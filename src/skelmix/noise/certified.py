@@ -1,7 +1,7 @@
 """Certified CDFs: from balls around the masses of a log-concave integer law to integers floor(F(k)·2^bits).
 
-Every number is an `arb` ball that contains the true value. A floor is used only where the whole ball has the same
-floor; where it has not, everything is computed again with more precision.
+Every number is an `arb` ball that contains the true value. A floor is used only where the whole ball has
+the same floor; where it has not, everything is computed again with more precision.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _MOST_GUARD_BITS = 1024
 class CertifiedLaw(Protocol):
     """What the table needs to know about an integer law. It must be log-concave."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def symmetric(self) -> bool:
         """P(X = k) = P(X = -k) for all k."""
@@ -31,8 +33,8 @@ class CertifiedLaw(Protocol):
     def masses(self, tail_bits: int) -> tuple[int, list[arb]]:
         """Balls around P(X = k) for consecutive k from the first returned value on.
 
-        At least all k with a mass above 2^-tail_bits; for a symmetric law k = 0, 1, … only. The working precision is
-        the caller's. An end of the support is marked by one mass of exactly zero.
+        At least all k with a mass above 2^-tail_bits; for a symmetric law k = 0, 1, … only. The working
+        precision is the caller's. An end of the support is marked by one mass of exactly zero.
         """
 
     def exact_cdf(self, k: int) -> Fraction | None:
@@ -53,7 +55,7 @@ def ball(value: int | float | Fraction) -> arb:
 
 
 def _beyond(outer: arb, inner: arb) -> arb:
-    """A ball around the mass beyond `outer`, the last of falling masses: log-concave tails fall geometrically."""
+    """A ball around the mass beyond `outer`, the last of falling masses: log-concave tails are geometric."""
     ratio = outer / inner
     if not ratio < 1:
         return arb(0).union(arb(1))
@@ -134,11 +136,12 @@ def thresholds(law: CertifiedLaw, bits: int) -> tuple[int, list[int]]:
 
 
 def resolve(law: CertifiedLaw, drawn: int, bits: int, more: Callable[[], int]) -> int:
-    """The sample for the uniform number whose first `bits` bits are `drawn`, with 64 more at a time from `more()`.
+    """The sample for a uniform number that begins with the `bits` bits `drawn`; `more()` gives 64 more.
 
-    The uniform number U lies in [drawn, drawn + 1)/2^bits. The sample is the k with F(k-1) <= U < F(k); it is known as soon as
-    T[k-1] < drawn < T[k], since then the whole interval of U lies inside the step. Only `drawn` equal to some T, or all zeros or all ones
-    (which stand for both tails), leaves it open. No probability is rounded.
+    The uniform number U lies in [drawn, drawn + 1)/2^bits. The sample is the k with F(k-1) <= U < F(k); it
+    is known as soon as T[k-1] < drawn < T[k], since then the whole interval of U lies inside the step. Only
+    `drawn` equal to some T, or all zeros or all ones (which stand for both tails), leaves it open. No
+    probability is rounded.
     """
     while True:
         first, steps = thresholds(law, bits)

@@ -1,7 +1,8 @@
 """The only door for randomness.
 
-Everything secret in skelmix (noise, rounding, keys' seeds) is made from the bytes that come out here. The default,
-`system_entropy()`, takes no seed. An experiment that must repeat itself passes a `ReproducibleEntropy` by hand.
+Everything secret in skelmix (noise, rounding, keys' seeds) is made from the bytes that come out here. The
+default, `system_entropy()`, takes no seed. An experiment that must repeat itself passes a
+`ReproducibleEntropy` by hand.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ def _byte_view(out: NDArray[Any]) -> memoryview:
         raise InvalidInput("out: must be a writable C-contiguous NumPy array; pass np.empty(shape, dtype)")
     if out.dtype.hasobject:
         raise InvalidInput(f"out has dtype {out.dtype}: must be a plain number dtype")
-    return memoryview(out.reshape(-1).view(np.uint8))
+    flat: Any = out.reshape(-1).view(np.uint8)
+    return memoryview(flat)
 
 
 class _Keystream:
-    """AES-256-CTR under keys from `next_key` (48 bytes: key and first counter block), each used for 16 MiB at most.
+    """AES-256-CTR under keys from `next_key` (48 bytes: key and counter), each used for 16 MiB at most.
 
-    The key that was used up is dropped before the next one comes, so that a later look into memory does not give
-    back earlier noise. (Python cannot promise that the freed bytes are overwritten at once.)
+    The key that was used up is dropped before the next one comes, so that a later look into memory does not
+    give back earlier noise. (Python cannot promise that the freed bytes are overwritten at once.)
     """
 
     def __init__(self) -> None:
@@ -112,11 +114,11 @@ class _DerivedKeystream(_Keystream):
 
 
 class Entropy(ABC):
-    """A source of independent uniform bits. Safe to share between threads; refuses to be pickled or copied."""
+    """A source of independent uniform bits. Threads may share it; it refuses to be pickled or copied."""
 
     @abstractmethod
     def fill(self, out: NDArray[Any]) -> None:
-        """Overwrite every byte of a writable C-contiguous array with uniform bytes. An empty array is left alone."""
+        """Overwrite every byte of a writable C-contiguous array with uniform bytes; it may be empty."""
 
     @abstractmethod
     def spawn(self) -> Entropy:
@@ -141,16 +143,16 @@ class Entropy(ABC):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            f"{type(self).__name__} cannot be pickled or copied: two holders of one stream would draw the same "
-            "noise; use spawn() in threads and make a new one in another process"
+            f"{type(self).__name__} cannot be pickled or copied: two holders of one stream would draw "
+            "the same noise; use spawn() in threads and make a new one in another process"
         )
 
 
 class SystemEntropy(Entropy):
     """Private randomness: AES-256-CTR keyed from the operating system, one stream a thread.
 
-    Each key comes from `os.urandom` and serves 16 MiB. A forked child starts from fresh keys and never repeats its
-    parent's stream. There is nothing to seed.
+    Each key comes from `os.urandom` and serves 16 MiB. A forked child starts from fresh keys and never
+    repeats its parent's stream. There is nothing to seed.
     """
 
     def __init__(self) -> None:
@@ -174,8 +176,9 @@ class SystemEntropy(Entropy):
 class ReproducibleEntropy(Entropy):
     """NOT PRIVATE: a stream that anyone who knows the seed can repeat. For experiments and tests only.
 
-    The same seed gives the same bytes on every machine, however the requests of at least 4096 bytes are cut; nothing in
-    skelmix takes one unless the caller passes it by name. Whoever learns the seed can subtract all the noise.
+    The same seed gives the same bytes on every machine, however the requests of at least 4096 bytes are
+    cut; nothing in skelmix takes one unless the caller passes it by name. Whoever learns the seed can
+    subtract all the noise.
     """
 
     def __init__(self, seed: int | bytes) -> None:

@@ -1,9 +1,10 @@
 """Exact samples of any certified integer law, at a good part of the speed of the keystream.
 
-Sixteen uniform bits select one of 2^16 entries. An entry holds the value wherever the whole interval of its index lies inside
-one step of the CDF; elsewhere it holds a sentinel, 48 more bits are drawn, and the 64-bit number is searched in the certified
-table floor(F(k)·2^64); where 64 bits leave the answer open (probability below 2^-40) ball arithmetic and more bits
-settle it. The sample follows the law exactly: no probability is rounded anywhere.
+Sixteen uniform bits select one of 2^16 entries. An entry holds the value wherever the whole interval of its
+index lies inside one step of the CDF; elsewhere it holds a sentinel, 48 more bits are drawn, and the 64-bit
+number is searched in the certified table floor(F(k)·2^64); where 64 bits leave the answer open (probability
+below 2^-40) ball arithmetic and more bits settle it. The sample follows the law exactly: no probability is
+rounded anywhere.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int
 def _repair(
     words: Any, more: Any, open_: Any, count: int, steps: Any, guide: Any, first: int, out: Any
 ) -> int:
-    """Search the 64-bit table for the open positions. Those that stay open move to the front of `open_`. Returns how many."""
+    """Search the 64-bit table for the open positions. Returns how many stay open, now in front of `open_`."""
     undecided = 0
     last = np.uint64(0xFFFFFFFFFFFFFFFF)
     for j in range(count):
@@ -78,10 +79,10 @@ def _repair(
 
 
 class ExactSampler:
-    """Draws from one law, exactly. Make it with `sampler(law)`; it holds no randomness and may be shared by threads.
+    """Draws from one law, exactly. Made by `sampler(law)`; it holds no randomness, threads may share it.
 
-    `dtype` is the smallest signed integer type that the sample leaves with probability below 2^-128 (the sampler
-    raises OverflowError then; it never wraps or truncates).
+    `dtype` is the smallest signed integer type that the sample leaves with probability below 2^-128 (the
+    sampler raises OverflowError then; it never wraps or truncates).
     """
 
     def __init__(self, law: BallLaw) -> None:
@@ -90,12 +91,10 @@ class ExactSampler:
         self.first = first
         self.steps = np.array(steps, dtype=np.uint64)
         low, high = law.support_bound(_NEGLIGIBLE)
-        self.dtype = next(
-            np.dtype(t)
-            for t in (np.int8, np.int16, np.int32)
-            if np.iinfo(t).min < low and high <= np.iinfo(t).max
-        )
-        self.sentinel = self.dtype.type(np.iinfo(self.dtype).min)
+        width = next(b for b in (8, 16, 32) if -(1 << (b - 1)) < low and high < 1 << (b - 1))
+        self.dtype: np.dtype[Any] = np.dtype(f"int{width}")
+        self.largest = (1 << (width - 1)) - 1
+        self.sentinel = self.dtype.type(-self.largest - 1)
         self.values, self.guide = self._first_level()
 
     def _first_level(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -113,7 +112,7 @@ class ExactSampler:
     def sample(
         self, shape: int | tuple[int, ...], *, out: NDArray[Any] | None = None, entropy: Entropy | None = None
     ) -> NDArray[Any]:
-        """Independent samples of the law, in `out` if given (C-contiguous, signed, at least as wide as `dtype`).
+        """Independent samples of the law, in `out` if given (C-contiguous, signed, no narrower than `dtype`).
 
         An empty shape gives an empty array. Memory beyond the output is constant (about 1 MiB).
         """
@@ -155,7 +154,7 @@ class ExactSampler:
             128,
             lambda: entropy.integers_below(1 << 64),
         )
-        if not int(self.sentinel) < value <= np.iinfo(self.dtype).max:
+        if abs(value) > self.largest:
             raise OverflowError(
                 f"a sample of {self.law} does not fit {self.dtype}: an event of probability below 2^-128"
             )
@@ -163,7 +162,7 @@ class ExactSampler:
 
 
 class Buffers:
-    """Working memory of one sampling loop: `size` uniform words and, for the rare repairs, positions and more bits."""
+    """Working memory of one sampling loop: `size` uniform words and, for repairs, positions and more bits."""
 
     def __init__(self, size: int) -> None:
         self.words = np.empty(size, np.uint16)
@@ -179,7 +178,8 @@ def _sampler(law: BallLaw) -> ExactSampler:
 def sampler(law: BallLaw) -> ExactSampler:
     """The exact sampler of a law, from a bounded cache.
 
-    Variances up to 2·10^8 (a Skellam rate of 10^8): above, the table would not pay and InvalidInput says what is possible.
+    Variances up to 2·10^8 (a Skellam rate of 10^8): above, the table would not pay and InvalidInput says
+    what is possible.
     """
     if not isinstance(law, BallLaw):
         raise InvalidInput(f"{law!r} has no exact sampler: draw its summands one by one and add them")
