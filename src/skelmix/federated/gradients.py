@@ -18,11 +18,12 @@ from torch.func import functional_call, grad, vmap
 
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
-from skelmix.federated.layered import layered_gradients
+from skelmix.federated.layered import Writer, layered_gradients
 from skelmix.validation import positive, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-BLOCK_FLOATS = 1 << 21  # 8 MB a block: it fits the caches of the steps that follow
+BLOCK_FLOATS = 1 << 21  # 8 MB a block
+PASS_RECORDS = 1024  # records that a plain stack takes through the network at once
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,27 @@ class Gradients:
         The receiver may change a block in place. No participants: no block. Order may differ from
         `participants`.
         """
+        if self._layered is not None:
+            yield from self._layered_blocks(self._layered, clients, participants)
+            return
         for inputs, targets in clients.batches(participants, limit=len(self._buffer)):
             out = self._buffer[: len(inputs)]
-            if self._layered is not None:
-                self._layered(inputs, targets, out)
-            elif self.local is None:
+            if self.local is None:
                 self._write(self._shared(self._weights(), inputs, targets), out)
             else:
                 self._write(self._change(self.local, inputs, targets), out)
             yield out.numpy()
+
+    def _layered_blocks(
+        self, layered: Callable[[Tensor, Tensor], Writer], clients: Clients, participants: NDArray[np.int64]
+    ) -> Iterator[NDArray[np.float32]]:
+        step = len(self._buffer)
+        for inputs, targets in clients.batches(participants, limit=PASS_RECORDS):
+            write = layered(inputs, targets)
+            for first in range(0, len(inputs), step):
+                out = self._buffer[: min(step, len(inputs) - first)]
+                write(first, first + len(out), out)
+                yield out.numpy()
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.detach() for name, value in trainable(self.model).items()}

@@ -45,42 +45,58 @@ def _stack(model: nn.Module) -> list[nn.Module] | None:
     return None if tied or not any(isinstance(layer, nn.Linear) for layer in layers) else layers
 
 
-def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor, Tensor], None] | None:
-    """A function (inputs (k, r, ...), targets (k, r, ...), out (k, d)) that writes the k gradients, or None.
+Writer = Callable[[int, int, Tensor], None]
 
-    None when the model is not a plain stack: the general road through torch.func is then to be taken.
+
+def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], Writer] | None:
+    """A function of (inputs (k, r, ...), targets (k, r, ...)) that makes one pass for all k participants, or
+    None.
+
+    What it returns, write(first, last, out), writes the gradients of participants first..last-1 into out,
+    (last - first, d). None when the model is not a plain stack: the general road through torch.func is then
+    to be taken.
     """
     layers = _stack(model)
     if layers is None:
         return None
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     participant_losses = vmap(lambda outputs, targets: loss(outputs, targets).mean())
 
-    def write(inputs: Tensor, targets: Tensor, out: Tensor) -> None:
+    def one_pass(inputs: Tensor, targets: Tensor) -> Writer:
         count, records = inputs.shape[:2]
         value = inputs.flatten(0, 1)
         entered, left = [], []
         for layer in layers:
             if isinstance(layer, nn.Linear):
-                entered.append(value.detach())
+                entered.append(value.detach().unflatten(0, (count, records)))
                 value = layer(value)
                 left.append(value)
             else:
                 value = layer(value)
         total = participant_losses(value.unflatten(0, (count, records)), targets).sum()
-        slopes = torch.autograd.grad(total, left)
-        at = 0
-        linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
-        for layer, x, slope in zip(linear, entered, slopes, strict=True):
-            width = layer.weight.numel()
-            weight = out[:, at : at + width].view(count, *layer.weight.shape)
-            if records == 1:
-                torch.mul(slope[:, :, None], x[:, None, :], out=weight)
-            else:
-                rows = slope.unflatten(0, (count, records))
-                torch.bmm(rows.transpose(1, 2), x.unflatten(0, (count, records)), out=weight)
-            at += width
-            if layer.bias is not None:
-                out[:, at : at + layer.out_features] = slope.unflatten(0, (count, records)).sum(1)
-                at += layer.out_features
+        slopes = [slope.unflatten(0, (count, records)) for slope in torch.autograd.grad(total, left)]
 
-    return write
+        def write(first: int, last: int, out: Tensor) -> None:
+            at = 0
+            for layer, x, slope in zip(linear, entered, slopes, strict=True):
+                at = _write_layer(layer, x[first:last], slope[first:last], out, at)
+
+        return write
+
+    return one_pass
+
+
+def _write_layer(layer: nn.Linear, x: Tensor, slope: Tensor, out: Tensor, at: int) -> int:
+    """Write one layer's gradients, Σ δ xᵀ and Σ δ over the records, from column `at` on; returns the next
+    column."""
+    width = layer.weight.numel()
+    weight = out[:, at : at + width].view(len(out), *layer.weight.shape)
+    if x.shape[1] == 1:
+        torch.mul(slope.transpose(1, 2), x, out=weight)
+    else:
+        torch.bmm(slope.transpose(1, 2), x, out=weight)
+    at += width
+    if layer.bias is not None:
+        torch.sum(slope, 1, out=out[:, at : at + layer.out_features])
+        at += layer.out_features
+    return at
