@@ -1,0 +1,227 @@
+"""The client side: a Flower mod that turns a train function's update into a noisy, masked vector.
+
+`ClientApp(mods=[skelmix_mod])`. The app's own train function is called once a round, with the message as
+the strategy made it. What leaves the node: public keys, sealed shares, the masked vector, shares for
+unmasking, and metrics listed as public. A train message that does not follow the protocol is refused, so a
+server cannot get an update without its noise by asking for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
+
+from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
+from skelmix.flower.arrays import difference, only_arrays
+from skelmix.flower.memory import Memory
+from skelmix.flower.policy import ClientPolicy
+from skelmix.flower.records import (
+    ADVERTISE,
+    CONSISTENCY,
+    MASKED,
+    PARTS,
+    POLICY_PREFIX,
+    RECORD,
+    REFUSED_CODE,
+    SHARE,
+    UNMASK,
+    Answer,
+    Request,
+    plan_digest,
+)
+from skelmix.secagg.client import Client
+from skelmix.secagg.messages import ShareRequest
+from skelmix.secagg.settings import Phase
+
+Call = Callable[[Message, Context], Message]
+Mod = Callable[[Message, Context, Call], Message]
+
+log = logging.getLogger("flwr.skelmix")
+
+
+def make_mod(policy: ClientPolicy) -> Mod:
+    """A mod that takes part under `policy`, narrowed by the node's own configuration."""
+
+    def mod(message: Message, context: Context, call_next: Call) -> Message:
+        """Answer one message of the server; errors of the app itself pass through."""
+        if message.metadata.message_type.partition(".")[0] != "train":
+            return _public_part(call_next(message, context), policy)
+        try:
+            return _Participant(policy, context).answer(message, call_next)
+        except SkelmixError as error:
+            log.error("refused: %s", error)
+            return Message(Error(REFUSED_CODE, _reason(error)), reply_to=message)
+
+    return mod
+
+
+def skelmix_mod(message: Message, context: Context, call_next: Call) -> Message:
+    """The mod under the default `ClientPolicy`."""
+    return make_mod(ClientPolicy())(message, context, call_next)
+
+
+def _reason(error: SkelmixError) -> str:
+    return (POLICY_PREFIX if isinstance(error, PolicyViolation) else "") + str(error)
+
+
+def _public_metrics(content: RecordDict, policy: ClientPolicy) -> MetricRecord:
+    records = content.metric_records.values()
+    return MetricRecord(
+        {name: value for record in records for name, value in record.items() if name in policy.public_metrics}
+    )
+
+
+def _public_part(reply: Message, policy: ClientPolicy) -> Message:
+    """Evaluation and query answers have no noise: only public metrics leave, with a weight of 1 unless it
+    is public.
+    """
+    if reply.has_content():
+        reply.content = RecordDict(
+            {
+                name: MetricRecord(
+                    {policy.weight_key: 1, **_public_metrics(RecordDict({name: record}), policy)}
+                )
+                for name, record in reply.content.metric_records.items()
+            }
+        )
+    return reply
+
+
+class _Participant:
+    """This node in this run, for the time of one message. All that outlives the message is in `Memory`."""
+
+    def __init__(self, policy: ClientPolicy, context: Context) -> None:
+        self.policy = policy.narrowed(context.node_config)
+        self.context = context
+        self.memory = Memory(context.state)
+
+    def answer(self, message: Message, call_next: Call) -> Message:
+        """Handle the parts of a request in their order; the answer tells for each what came of it."""
+        record = message.content.config_records.get(RECORD)
+        if record is None:
+            raise PolicyViolation(
+                "a plain train message was refused: updates leave only through secure aggregation; "
+                "wrap the server's grid, SecureGrid(grid, plan)"
+            )
+        request = Request.from_record(record)
+        if self.policy.server_identity is not None:
+            request.check_signature(self.policy.server_identity, self.context.run_id, self.context.node_id)
+        self._accept_plan(request)
+        parts: dict[str, bytes] = {}
+        refused: dict[str, str] = {}
+        content = RecordDict()
+        for name in PARTS:
+            if name not in request.parts:
+                continue
+            try:
+                if name == MASKED:
+                    parts[name], public = self._masked(request.parts[name], message, call_next)
+                    content["metrics"] = public
+                else:
+                    parts[name] = self._simple(name, request.parts[name])
+            except SkelmixError as error:
+                log.error("%s refused: %s", name, error)
+                refused[name] = _reason(error)
+        content[RECORD] = Answer(parts, refused).to_record()
+        return Message(content, reply_to=message)
+
+    def _accept_plan(self, request: Request) -> None:
+        """The first plan of a run is proved and checked; from then on it is the only one."""
+        known = self.memory.plan_digest
+        if known:
+            if request.digest != known:
+                raise PolicyViolation("the server changed the plan in the middle of the run")
+            return
+        if not request.plan or plan_digest(request.plan) != request.digest:
+            raise ProtocolError("the request names a plan that this client was not given; advertise first")
+        from skelmix.plan import Plan  # the proof loads all of the accounting: once a run, not once a message
+
+        plan = Plan.from_json(request.plan)
+        self.policy.check_plan(plan)
+        self.memory.keep_plan(request.plan, request.digest)
+
+    def _simple(self, name: str, data: bytes) -> bytes:
+        """Every phase but the one that trains."""
+        if name == ADVERTISE:
+            return self._client().advertise()
+        if name == SHARE:
+            return self._share(data)
+        client = self._restored()
+        answer = {CONSISTENCY: client.consistency, UNMASK: client.unmask}[name](data)
+        if client.phase is Phase.DONE:
+            self.memory.erase()
+        else:
+            self.memory.keep(client.secret_state())
+        return answer
+
+    def _share(self, data: bytes) -> bytes:
+        """Join a round. What was left of an earlier one is forgotten: its masks were never used, or have
+        been taken off.
+        """
+        facts = self.memory.plan_facts()
+        client = self._client()
+        joined = (-1, 0)
+
+        def accept(asked: ShareRequest) -> None:
+            nonlocal joined
+            if (asked.dimension, asked.bits) != (facts.mechanism.padded_dimension, facts.mechanism.bits):
+                raise PolicyViolation(
+                    f"the round is for {asked.dimension} words of {asked.bits} bits, the plan is not"
+                )
+            if not self.memory.last_round < asked.round < facts.rounds:
+                raise PolicyViolation(
+                    f"round {asked.round} was asked for: the last one that this client has spent is "
+                    f"{self.memory.last_round}, and the plan pays for {facts.rounds}, counted from 0"
+                )
+            joined = asked.round, self.policy.check_round(asked, facts.cohort)
+
+        answer = client.share(data, accept)
+        self.memory.open(*joined)
+        self.memory.keep(client.secret_state())
+        return answer
+
+    def _masked(self, data: bytes, message: Message, call_next: Call) -> tuple[bytes, MetricRecord]:
+        """Train, encode, mask. The round is marked as spent before anything is sent, and cannot be asked
+        for again.
+        """
+        client = self._restored()
+        facts = self.memory.plan_facts()
+        round_number, size = self.memory.open_round
+        self.memory.spend(round_number)
+        self.memory.erase()  # whatever goes wrong from here on, these masks are not used again
+        _, before = only_arrays(message.content, "the server's message")
+        inner = RecordDict({name: value for name, value in message.content.items() if name != RECORD})
+        message.content = inner
+        reply = call_next(message, self.context)
+        if reply.has_error():
+            raise ProtocolError(f"the app's train function failed: {reply.error.reason}")
+        _, after = only_arrays(reply.content, "the app's reply")
+        vector = difference(after, before)
+        if vector.size != facts.mechanism.dimension:
+            raise PolicyViolation(
+                f"the model has {vector.size} weights, the plan is for {facts.mechanism.dimension}: "
+                "make it with dimension=skelmix.flower.dimension(arrays)"
+            )
+        encoded = facts.mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
+        answer = client.masked(data, encoded)
+        self.memory.open(round_number, size)
+        self.memory.keep(client.secret_state())
+        return answer, _public_metrics(reply.content, self.policy)
+
+    def _client(self) -> Client:
+        return Client(
+            self.context.node_id,
+            self.memory.channel(),
+            identity=self.policy.identity,
+            trusted=self.policy.trusted,
+        )
+
+    def _restored(self) -> Client:
+        state = self.memory.secrets
+        if not state:
+            raise CorruptState("this client holds no open round: it has finished, failed or was never joined")
+        client = self._client()
+        client.restore(state)
+        return client

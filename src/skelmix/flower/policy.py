@@ -1,0 +1,145 @@
+"""What a participant insists on, whatever the server asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from skelmix.errors import InvalidInput, PolicyViolation
+from skelmix.secagg.keys import KEY_BYTES, Identity
+from skelmix.secagg.messages import ShareRequest
+from skelmix.validation import positive, probability, whole
+
+if TYPE_CHECKING:
+    from skelmix.plan import Cohort, Plan
+
+MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
+
+
+@dataclass(frozen=True)
+class ClientPolicy:
+    """The conditions under which this node takes part. A plan or a round outside them is refused before any
+    training.
+
+    max_epsilon, max_delta: the most that the plan may cost, against everyone who sees the models.
+    max_epsilon_aggregator: the same against the aggregator, who knows who took part; None, no limit of its
+      own.
+    min_cohort: the fewest participants of a round. mechanisms: the names that are allowed.
+    server_identity: the server's Ed25519 public key; with it, requests that it did not sign are refused.
+    identity, trusted: this node's signing key, and every participant's public key by node id, from a source
+      that the server does not control. With them only rounds secured against a malicious server are
+      accepted, and nobody can be invented.
+    full_roster: insist on seeing every participant of a round, so that their number is counted and not
+      believed.
+    public_metrics: metrics of the app that may leave the node as they are; all others are dropped.
+    weight_key: the metric by which strategies weight; where it is not public it is sent as 1.
+    """
+
+    max_epsilon: float = 10.0
+    max_delta: float = 1e-3
+    max_epsilon_aggregator: float | None = None
+    min_cohort: int = 3
+    mechanisms: tuple[str, ...] = MECHANISMS
+    server_identity: bytes | None = None
+    identity: Identity | None = None
+    trusted: Mapping[int, bytes] | None = None
+    full_roster: bool = True
+    public_metrics: tuple[str, ...] = ()
+    weight_key: str = "num-examples"
+
+    def __post_init__(self) -> None:
+        positive(max_epsilon=self.max_epsilon)
+        probability(max_delta=self.max_delta)
+        whole(2, min_cohort=self.min_cohort)
+        if self.max_epsilon_aggregator is not None:
+            positive(max_epsilon_aggregator=self.max_epsilon_aggregator)
+        if unknown := set(self.mechanisms) - set(MECHANISMS):
+            raise InvalidInput(
+                f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(MECHANISMS)}"
+            )
+        if self.server_identity is not None and len(self.server_identity) != KEY_BYTES:
+            raise InvalidInput(
+                f"server_identity has {len(self.server_identity)} bytes: an Ed25519 key has {KEY_BYTES}"
+            )
+        if (self.identity is None) != (self.trusted is None):
+            raise InvalidInput("identity and trusted belong together: give both or neither")
+
+    def narrowed(self, node_config: Mapping[str, Any]) -> ClientPolicy:
+        """The policy with what the node's own operator set by `flower-supernode --node-config`, where that
+        is stricter.
+
+        Keys: skelmix-max-epsilon, skelmix-max-delta, skelmix-min-cohort, skelmix-server-identity
+        (hexadecimal).
+        """
+        found = self
+        if (epsilon := node_config.get("skelmix-max-epsilon")) is not None:
+            found = replace(found, max_epsilon=min(found.max_epsilon, float(epsilon)))
+        if (delta := node_config.get("skelmix-max-delta")) is not None:
+            found = replace(found, max_delta=min(found.max_delta, float(delta)))
+        if (cohort := node_config.get("skelmix-min-cohort")) is not None:
+            found = replace(found, min_cohort=max(found.min_cohort, int(cohort)))
+        if (identity := node_config.get("skelmix-server-identity")) is not None:
+            found = replace(found, server_identity=bytes.fromhex(str(identity)))
+        return found
+
+    def check_plan(self, plan: Plan) -> None:
+        """Raises `PolicyViolation` unless the plan, whose claim must have been proved by now, is
+        acceptable.
+        """
+        report, mechanism = plan.report, plan.mechanism
+        if mechanism.name not in self.mechanisms:
+            raise PolicyViolation(
+                f"mechanism {mechanism.name!r} is not among those allowed here: {', '.join(self.mechanisms)}"
+            )
+        if not report.epsilon <= self.max_epsilon:
+            raise PolicyViolation(
+                f"the plan costs ε = {report.epsilon:.4g}, this node allows {self.max_epsilon:g}"
+            )
+        if not report.delta <= self.max_delta:
+            raise PolicyViolation(
+                f"the plan costs δ = {report.delta:.3g}, this node allows {self.max_delta:g}"
+            )
+        limit = self.max_epsilon_aggregator
+        if limit is not None and not report.epsilon_aggregator <= limit:
+            raise PolicyViolation(
+                f"against the aggregator the plan costs ε = {report.epsilon_aggregator:.4g}, "
+                f"this node allows {limit:g}"
+            )
+
+    def check_round(self, request: ShareRequest, cohort: Cohort) -> int:
+        """The number of participants of a round, if its settings keep what the plan promises; else
+        `PolicyViolation`.
+
+        A sum that `threshold` survivors open must hold all the noise that was accounted for. Threshold and
+        noise share both follow from the number of participants, so the client takes that from the roster it
+        is shown, not from a claim.
+        """
+        seen = len(request.neighbourhood)
+        if self.full_roster and seen != request.participants:
+            raise PolicyViolation(
+                f"{seen} of {request.participants} participants are shown: this node wants to see all"
+            )
+        count = request.participants
+        if count < self.min_cohort:
+            raise PolicyViolation(
+                f"{count} participants in the round, this node joins {self.min_cohort} or more"
+            )
+        if count > cohort.population:
+            raise PolicyViolation(
+                f"{count} participants in the round, the plan knows {cohort.population} in all"
+            )
+        if cohort.shares(count) < 1 or request.threshold < cohort.min_survivors(count):
+            raise PolicyViolation(
+                f"threshold {request.threshold} of {count} participants: the plan needs "
+                f"{cohort.min_survivors(count)} survivors, or the sum would hold too little noise"
+            )
+        if request.colluding < cohort.colluding:
+            raise PolicyViolation(
+                f"the round guards against {request.colluding} colluders, the plan against {cohort.colluding}"
+            )
+        if self.trusted is not None and not request.malicious:
+            raise PolicyViolation(
+                "this node joins only rounds secured against a malicious server: SecureGrid(malicious=True)"
+            )
+        return count

@@ -1,0 +1,118 @@
+"""One round of secure aggregation as the grid drives it: requests by node, answers by node, and who is
+still in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skelmix.errors import InvalidInput, ProtocolError, RoundFailed
+from skelmix.flower.waves import Outcome
+from skelmix.plan import Plan
+from skelmix.secagg.server import Server
+from skelmix.secagg.settings import Settings
+
+log = logging.getLogger("flwr.skelmix")
+
+
+class SecureRound:
+    """Wraps the aggregator's `Server`. `requests` holds what is to be sent next, by node."""
+
+    def __init__(self, server: Server, roster: tuple[int, ...], requests: dict[int, bytes]) -> None:
+        self._server, self.roster, self.requests = server, roster, requests
+
+    @classmethod
+    def start(
+        cls, plan: Plan, round_number: int, keys: Mapping[int, bytes], *, malicious: bool, sparse: bool
+    ) -> SecureRound:
+        """A round among the nodes that advertised `keys`; `RoundFailed` when so few cannot make one."""
+        count = len(keys)
+        cohort, mechanism = plan.cohort, plan.mechanism
+        threshold = max(cohort.min_survivors(count), min(2, count))
+        if malicious:
+            threshold = max(threshold, (count + cohort.colluding) // 2 + 1)
+        if count < 2 or cohort.shares(count) < 1 or threshold > count:
+            raise RoundFailed(f"{count} nodes have advertised keys: too few for a sum that hides anyone")
+        settings = Settings(
+            mechanism.padded_dimension,
+            mechanism.bits,
+            threshold,
+            cohort.colluding,
+            malicious,
+            full_graph=not sparse,
+        )
+        server = Server(settings, round=round_number)
+        for node, data in keys.items():
+            try:
+                server.advertise(data, node)
+            except ProtocolError as error:
+                log.warning("node %d: %s", node, error)
+        try:
+            requests = server.close_advertise()
+        except InvalidInput as error:
+            raise RoundFailed(f"{count} nodes cannot make a round: {error}") from error
+        return cls(server, tuple(requests), requests)
+
+    @property
+    def round(self) -> int:
+        return self._server.round
+
+    @property
+    def threshold(self) -> int:
+        return self._server.settings.threshold
+
+    @property
+    def survivors(self) -> tuple[int, ...]:
+        return self._server.survivors
+
+    def enough(self, answered: set[int]) -> bool:
+        """Whether those who answered, of the nodes asked in the current phase, reach the threshold."""
+        return len(answered & set(self.requests)) >= self.threshold
+
+    def take(self, phase: str, outcome: Outcome) -> set[int]:
+        """Hand the answers of a phase to the server; the nodes whose answer it took. Others are as good as
+        silent.
+        """
+        accept = getattr(self._server, phase)
+        taken = set()
+        for node in self.requests:
+            data = outcome.answers[node].parts.get(phase) if node in outcome.answers else None
+            if data is None:
+                continue
+            try:
+                accept(data, node)
+            except ProtocolError as error:
+                log.warning("node %d, %s: %s", node, phase, error)
+            else:
+                taken.add(node)
+        return taken
+
+    def close_share(self) -> Prepared:
+        self.requests = self._server.close_share()
+        return Prepared(self, self.roster, frozenset(self.requests))
+
+    def close_masked(self) -> None:
+        self.requests = self._server.close_masked()
+
+    def close_consistency(self) -> None:
+        self.requests = self._server.close_consistency()
+
+    def close_unmask(self) -> Any:
+        """The sum modulo 2^bits; `RoundFailed` when too few unmasked."""
+        return self._server.close_unmask()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A round whose keys are shared and whose training can start."""
+
+    secure: SecureRound
+    roster: tuple[int, ...]
+    sharers: frozenset[int]
+
+    def usable(self, round_number: int, nodes: set[int]) -> bool:
+        """Whether enough of those who shared are among the nodes that the strategy proposes now."""
+        return self.secure.round == round_number and len(self.sharers & nodes) >= self.secure.threshold
