@@ -166,6 +166,6 @@ def test_bad_arguments_are_named(change, message):
 
 
 def test_a_client_with_too_few_sharing_neighbours_refuses_rather_than_sends(monkeypatch):
-    monkeypatch.setattr(graphs, "choose", lambda *a, **k: Graph(8, 2, 2))
+    monkeypatch.setattr(graphs, "choose", lambda *a, **k: Graph(8, 4, 3))
     with pytest.raises(UnsafeRequest, match="too few"):
         secure_sum(np.ones((8, 2), int), modulus=4, threshold=2, dropouts={"share": {0, 2, 4, 6, 7, 1}})

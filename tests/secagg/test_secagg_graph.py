@@ -1,0 +1,93 @@
+"""Degree and Shamir threshold against scipy's hypergeometric tails, and the shape of the graph."""
+
+import math
+
+import pytest
+from scipy.stats import hypergeom
+
+from skelmix.errors import InvalidInput
+from skelmix.secagg.graph import FAILURE_BITS, Graph, choose, neighbourhood, sparse
+
+CASES = [
+    (n, math.ceil(n * keep), int(n * collude))
+    for n in (100, 240, 1000)
+    for keep in (0.95, 0.8)
+    for collude in (0, 0.1)
+]
+
+
+def failure(graph: Graph, threshold: int, colluding: int) -> float:
+    """Union bound over participants and the three ways to fail, from scipy's hypergeometric law."""
+    n, k, t = graph.participants, graph.degree, graph.share_threshold
+    exposed = hypergeom.sf(t - 1, n - 1, colluding, k)
+    lost = hypergeom.cdf(t - 1, n - 1, threshold - 1, k)
+    bad = n - threshold + colluding
+    cut = math.prod((bad - i) / (n - i) for i in range(k // 2)) if k // 2 <= bad else 0.0
+    return n * (exposed + lost + cut)
+
+
+@pytest.mark.parametrize(("n", "threshold", "colluding"), CASES)
+def test_the_failure_probability_is_below_2_to_minus_40(n, threshold, colluding):
+    graph = choose(n, threshold, colluding=colluding)
+    if graph.full:
+        assert graph.share_threshold == threshold
+        return
+    assumed = max(colluding, math.ceil(n / 20))
+    assert failure(graph, threshold, assumed) < 2.0**-FAILURE_BITS
+    # one more in the threshold, or two fewer neighbours, and the target is missed
+    assert failure(Graph(n, graph.degree, graph.share_threshold + 1), threshold, assumed) > 2.0**-42
+    slimmer = [failure(Graph(n, graph.degree - 2, t), threshold, assumed) for t in range(1, graph.degree)]
+    assert min(slimmer) > 2.0**-42
+
+
+def test_most_of_the_cases_above_are_sparse():
+    assert sum(not choose(n, t, colluding=c).full for n, t, c in CASES) >= 9
+
+
+def test_degree_grows_slowly_with_the_number_of_participants():
+    degrees = [choose(n, math.ceil(0.9 * n)).degree for n in (240, 1000, 3000, 10_000)]
+    assert degrees == sorted(degrees)
+    assert degrees[1] < 1.5 * degrees[0]
+    assert degrees[3] < 2 * degrees[0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 50, 99])
+def test_small_rounds_have_the_full_graph_with_the_round_s_threshold(n):
+    graph = choose(n, max(1, n - 1))
+    assert graph == Graph(n, n - 1, max(1, n - 1))
+    assert neighbourhood(graph, b"", n - 1) == list(range(n))
+
+
+def test_the_full_graph_can_be_asked_for_and_hard_cases_fall_back_to_it():
+    assert not choose(400, 360).full
+    assert choose(400, 360, full=True) == Graph(400, 399, 360)
+    assert sparse(100, 50, 20) is None
+    assert choose(100, 50, colluding=20).full
+
+
+def test_neighbourhood_is_mutual_of_the_right_size_and_depends_on_the_seed():
+    graph = choose(200, 180)
+    hoods = [neighbourhood(graph, b"a", i) for i in range(200)]
+    assert all(len(set(hood)) == graph.degree + 1 and i in hood for i, hood in enumerate(hoods))
+    assert all(i in hoods[j] for i, hood in enumerate(hoods) for j in hood)
+    assert hoods != [neighbourhood(graph, b"b", i) for i in range(200)]
+
+
+def test_honest_survivors_stay_connected_when_many_leave():
+    graph = choose(240, 216)
+    gone = set(range(24)) | set(range(100, 112))  # dropouts and colluders, chosen without knowing the seed
+    left = set(range(240)) - gone
+    for seed in (b"1", b"2", b"3"):
+        reached, frontier = set(), {min(left)}
+        while frontier:
+            reached |= frontier
+            frontier = {j for i in frontier for j in neighbourhood(graph, seed, i)} & left - reached
+        assert reached == left
+
+
+@pytest.mark.parametrize(
+    ("n", "threshold", "colluding"), [(0, 1, 0), (5, 6, 0), (5, 0, 0), (5, 2, 2), (5, 3, 6)]
+)
+def test_impossible_thresholds_are_refused(n, threshold, colluding):
+    with pytest.raises(InvalidInput):
+        choose(n, threshold, colluding=colluding)

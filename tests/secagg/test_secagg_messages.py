@@ -1,0 +1,165 @@
+"""Messages decode to what was encoded; everything else is a MalformedMessage, and nothing but that."""
+
+from dataclasses import fields, replace
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secagg_helper import cast, play
+from skelmix.secagg import messages
+from skelmix.secagg import settings as rules
+from skelmix.secagg.failures import MalformedMessage
+from skelmix.secagg.settings import Settings
+
+ANSWERS = {
+    "advertise": messages.Advertisement,
+    "share": messages.Shares,
+    "masked": messages.MaskedInput,
+    "consistency": messages.Agreement,
+    "unmask": messages.UnmaskShares,
+}
+REQUESTS = {
+    "share": messages.ShareRequest,
+    "masked": messages.MaskRequest,
+    "consistency": messages.ConsistencyRequest,
+    "unmask": messages.UnmaskRequest,
+}
+KINDS = [*ANSWERS.values(), *REQUESTS.values()]
+
+
+def kind_of(name: str) -> type[messages.Message]:
+    phase, side = name.split()
+    return (ANSWERS if side == "answer" else REQUESTS)[phase]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[type[messages.Message], bytes]:
+    """One message of each kind from a real round."""
+    server, clients = cast(4, Settings(5, 7, 3, malicious=True))
+    tape = play(server, clients, np.ones((4, 5), int), silent={"masked": {12}})
+    return {kind_of(name): data for (name, _), data in tape.sent.items()}
+
+
+def reseal(body: bytes) -> bytes:
+    return body + messages._checksum(body)
+
+
+def test_there_is_one_message_of_each_kind(recorded):
+    assert set(recorded) == set(KINDS)
+    assert len({kind.KIND for kind in KINDS}) == len(KINDS) == 9
+    assert all(len(kind.CHECKS) == len(fields(kind)) for kind in KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_round_trip_truncation_excess_and_foreign_kinds(kind, recorded):
+    data = recorded[kind]
+    message = messages.decode(data, kind, len(data))
+    assert messages.encode(message) == data
+    for other in KINDS:
+        if other is not kind:
+            with pytest.raises(MalformedMessage):
+                messages.decode(data, other, len(data))
+    with pytest.raises(MalformedMessage, match="at most"):
+        messages.decode(data, kind, len(data) - 1)
+    for wrong in (b"", data[:-1], data[1:], data + b"\0", data[:16], "text", None):
+        with pytest.raises(MalformedMessage):
+            messages.decode(wrong, kind, 10**6)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_flipped_bit_is_found(kind, recorded):
+    data = recorded[kind]
+    for at in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(MalformedMessage):
+            messages.decode(bytes(flipped), kind, len(data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_damage_under_a_right_checksum_gives_another_valid_message_or_malformed(data, recorded):
+    kind = data.draw(st.sampled_from(KINDS))
+    body = bytearray(recorded[kind][: -messages.CHECKSUM_BYTES])
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, min(len(body) - 1, 400)))] = data.draw(st.integers(0, 255))
+    sealed = reseal(bytes(body))
+    try:
+        message = messages.decode(sealed, kind, len(sealed))
+    except MalformedMessage:
+        return
+    assert messages.encode(message) == sealed
+
+
+@settings(max_examples=200, deadline=None)
+@given(body=st.binary(max_size=200), kind=st.sampled_from(KINDS))
+def test_arbitrary_bytes_never_raise_anything_else(body, kind):
+    for data in (body, reseal(body)):
+        with pytest.raises(MalformedMessage):
+            messages.decode(data, kind, 10**6)
+
+
+def test_huge_claimed_lengths_are_refused_before_anything_is_allocated():
+    for head in (b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 5000):
+        with pytest.raises(MalformedMessage):
+            messages.decode(reseal(head), messages.Shares, 10**6)
+
+
+def test_another_version_and_non_canonical_encodings_are_refused(recorded):
+    body = recorded[messages.Advertisement][: -messages.CHECKSUM_BYTES]
+    values = msgpack.unpackb(body, use_list=True)
+    values[0] = 2
+    with pytest.raises(MalformedMessage, match="version 2"):
+        messages.decode(reseal(msgpack.packb(values)), messages.Advertisement, 10**6)
+    padded = body.replace(b"\xc4\x20", b"\xc5\x00\x20", 1)  # the same 32 bytes under a longer head
+    assert padded != body
+    with pytest.raises(MalformedMessage, match="canonical"):
+        messages.decode(reseal(padded), messages.Advertisement, 10**6)
+    for value in (True, 1.0, -1, 2**64 - 1):
+        bad = replace(messages.decode(recorded[messages.Shares], messages.Shares, 10**6), sender=value)
+        with pytest.raises(MalformedMessage):
+            messages.decode(messages.encode(bad), messages.Shares, 10**6)
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 65])
+def test_bitmaps_hold_exactly_the_participants(n):
+    chosen = {i for i in range(n) if i % 3 != 1}
+    assert messages.from_bitmap(messages.bitmap(chosen, n), n) == chosen
+    for wrong in (b"", messages.bitmap(chosen, n) + b"\0", (1 << n).to_bytes(n // 8 + 1, "little")):
+        with pytest.raises(MalformedMessage):
+            messages.from_bitmap(wrong, n)
+
+
+@pytest.mark.parametrize("malicious", [False, True])
+def test_real_messages_keep_to_the_limits_and_the_documented_sizes(malicious):
+    n, d, b = 12, 1000, 7
+    server, clients = cast(n, Settings(d, b, 9, malicious=malicious))
+    tape = play(server, clients, np.zeros((n, d), int), silent={"masked": {10}})
+    k = n - 1
+    documented = {
+        messages.Advertisement: 160,
+        messages.ShareRequest: 240 + 152 * (k + 1),
+        messages.Shares: 190 + 88 * k,
+        messages.MaskRequest: 60 + n // 8 + 124 * k,
+        messages.MaskedInput: d * b // 8 + 140,
+        messages.ConsistencyRequest: 60 + n // 8,
+        messages.Agreement: 120,
+        messages.UnmaskRequest: 60 + n // 8 + 70 * n,
+        messages.UnmaskShares: 130 + 38 * (k + 1),
+    }
+    limits = {
+        messages.Advertisement: rules.limit_advertisement(),
+        messages.ShareRequest: rules.limit_share_request(n),
+        messages.Shares: rules.limit_shares(k),
+        messages.MaskRequest: rules.limit_mask_request(n, k),
+        messages.MaskedInput: rules.limit_masked_input(d * b // 8),
+        messages.ConsistencyRequest: rules.limit_consistency_request(n),
+        messages.Agreement: rules.limit_agreement(),
+        messages.UnmaskRequest: rules.limit_unmask_request(n),
+        messages.UnmaskShares: rules.limit_unmask_shares(k),
+    }
+    for (name, _), data in tape.sent.items():
+        assert len(data) <= documented[kind_of(name)] <= limits[kind_of(name)], name
