@@ -172,7 +172,7 @@ def _memory(participants: int, dimension: int = DIMENSION) -> dict[str, int]:
         for _ in range(participants):
             yield vector
 
-    mechanism.encode_sum(stream(), round=0)
+    mechanism.encode_sum(vector, round=0, participants=participants)  # builds the table of the summed law
     tracemalloc.start()
     mechanism.encode_sum(stream(), round=0)
     peak = tracemalloc.get_traced_memory()[1]
