@@ -25,16 +25,14 @@ def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
     return rows, single
 
 
-def as_blocks(vectors: Any, rows: int, dimension: int | None = None) -> Iterator[Block]:
+def as_blocks(vectors: Any, rows: int, dimension: int) -> Iterator[Block]:
     """Blocks of at most `rows` rows.
 
     What comes from an iterable is copied, since generators like to fill the same array again; single
     vectors are put together into blocks.
     """
     if hasattr(vectors, "__array__"):
-        array = _array(vectors)
-        if array.ndim == 1:
-            array = array[None, :]
+        array, _ = rows_of(vectors, dimension)
         for start in range(0, array.shape[0], rows):
             yield start, array[start : start + rows]
         return
@@ -45,29 +43,25 @@ def as_blocks(vectors: Any, rows: int, dimension: int | None = None) -> Iterator
     yield from _gathered(vectors, rows, dimension)
 
 
-def _gathered(vectors: Iterable[Any], rows: int, dimension: int | None) -> Iterator[Block]:
+def _gathered(vectors: Iterable[Any], rows: int, dimension: int) -> Iterator[Block]:
     start = 0
     held: list[NDArray[Any]] = []
     for item in vectors:
-        array = _array(item)
-        if array.ndim != 1:
+        array, single = rows_of(item, dimension)
+        if single:
+            held.append(array.copy())
+        else:
             if held:
-                yield start, np.stack(held)
+                yield start, np.concatenate(held)
                 start, held = start + len(held), []
-            for begin in range(0, max(1, len(array)), rows):
+            for begin in range(0, len(array), rows):
                 yield start + begin, array[begin : begin + rows].copy()
             start += len(array)
-            continue
-        if dimension is not None and array.shape != (dimension,):
-            real_vectors(
-                item, dimension, name=f"vector {start + len(held)}"
-            )  # raises, and says what is wrong
-        held.append(array.copy())
         if len(held) == rows:
-            yield start, np.stack(held)
+            yield start, np.concatenate(held)
             start, held = start + len(held), []
     if held:
-        yield start, np.stack(held)
+        yield start, np.concatenate(held)
 
 
 def _array(vectors: Any) -> NDArray[Any]:

@@ -57,7 +57,9 @@ class IntegerMechanism(Mechanism):
             x, _ = self._prepared(start, rows, round)
             self._round_and_noise(x, draws, out[start : start + len(x)], source)
 
-        for_each(self._with_entropy(as_blocks(array, self._rows_at_once), entropy), participant)
+        for_each(
+            self._with_entropy(as_blocks(array, self._rows_at_once, self.dimension), entropy), participant
+        )
         return out[0] if single else out
 
     def encode_sum(

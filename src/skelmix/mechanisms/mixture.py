@@ -84,10 +84,11 @@ class Mixture(IntegerMechanism):
 
         With the L2 and the flat clip the certified κ·γ²Δ²; with the paper's clip the paper's own theorem.
         """
-        from skelmix.accounting.mixture import mixture_curve
-
+        self._noisy()
         if isinstance(self.clip, MixtureClip):
             return self._paper_rdp(self.clip, orders)
+        from skelmix.accounting.mixture import mixture_curve
+
         return mixture_curve(self.accounted_law, self.radius, orders)
 
     def certificate(self, bound: str, slack: float) -> GaussianCertificate:
