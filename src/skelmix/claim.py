@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from skelmix.accounting import calibration, closed_form, conversion, gaussian_dp, subsampling
 from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve
 from skelmix.accounting.report import PrivacyReport
-from skelmix.errors import InvalidInput
+from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.validation import cohort_within, fraction, one_of, positive, probability, whole
 
@@ -85,54 +85,98 @@ class Cohort:
         return max(0, self.min_survivors(sampled) - self.colluding)
 
 
-def claim(mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delta: float) -> PrivacyReport:
+def claim(
+    mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delta: float, slack: float | None = None
+) -> PrivacyReport:
     """The (ε, δ) of `rounds` rounds. bound: one of `mechanism.bounds`, or "tight" for the best of them.
 
-    ε is infinite when the bound says nothing about this noise.
+    slack: the total variation that a Gaussian certificate may leave out in a round; it is paid for in ε,
+    and a good one is chosen when it is not given. ε is infinite when the bound says nothing about this noise.
     """
     whole(1, rounds=rounds)
     probability(delta=delta)
     allowed = mechanism.bounds
     if bound != "tight" and bound not in allowed:
         raise InvalidInput(
-            f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; take one of "
-            "them or 'tight'"
+            f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; "
+            "take one of them or 'tight'"
         )
-    names = allowed if bound == "tight" else (bound,)
-    return min(
-        (_claim(mechanism, name, cohort, rounds, delta) for name in names), key=lambda report: report.epsilon
+    names = usable_bounds(allowed, cohort) if bound == "tight" else (bound,)
+    claims = [_epsilon(mechanism, name, cohort, rounds, delta, slack) for name in names]
+    best = min(claims, key=lambda one: one.epsilon)
+    return PrivacyReport(
+        epsilon=best.epsilon,
+        delta=delta,
+        bound=best.bound,
+        epsilon_aggregator=max(best.epsilon, _unamplified(mechanism, best, rounds, delta)),
+        rounds=rounds,
+        sampling=cohort.sampling,
+        sampling_probability=cohort.sampling_probability,
+        min_survivors=cohort.min_survivors(cohort.expected),
+        colluding=cohort.colluding,
+        order=best.order,
+        mu=best.certificate.mu if best.certificate else None,
+        slack=best.certificate.slack if best.certificate else 0.0,
     )
 
 
-def _claim(mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta: float) -> PrivacyReport:
-    order, mu, slack = None, None, 0.0
+def usable_bounds(names: tuple[str, ...], cohort: Cohort) -> tuple[str, ...]:
+    """Those of the bounds that have a theorem for the way this cohort is drawn."""
+    if cohort.sampling != "fixed" or cohort.expected == cohort.population:
+        return names
+    return tuple(name for name in names if name not in ("gdp", "flat", "pld"))
+
+
+@dataclass(frozen=True)
+class _Epsilon:
+    """ε by one bound, with what it was made of."""
+
+    epsilon: float
+    bound: str
+    order: int | None = None
+    certificate: gaussian_dp.GaussianCertificate | None = None
+
+
+def _epsilon(
+    mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta: float, slack: float | None
+) -> _Epsilon:
     q = cohort.sampling_probability
     if bound == "composition":
         amplified = q if cohort.sampling == "poisson" else 1.0
-        epsilon = closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta)
-        aggregator = closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
-    elif bound in ("paper", "rdp"):
-        curve = mechanism.rdp(DEFAULT_ORDERS)
-        epsilon, order = rdp_epsilon(curve, cohort, rounds, delta)
-        aggregator, _ = conversion.epsilon(curve * rounds, delta) if curve.orders else (math.inf, 0)
-    else:
-        certificate, epsilon = _certified(mechanism, bound, cohort, rounds, delta)
-        mu, slack = certificate.mu, certificate.slack
-        aggregator = gaussian_dp.pld_epsilon(certificate, delta=delta, rounds=rounds)
-    return PrivacyReport(
-        epsilon=epsilon,
-        delta=delta,
-        bound=bound,
-        epsilon_aggregator=max(epsilon, aggregator),
-        rounds=rounds,
-        sampling=cohort.sampling,
-        sampling_probability=q,
-        min_survivors=cohort.min_survivors(cohort.expected),
-        colluding=cohort.colluding,
-        order=order or None,
-        mu=mu,
-        slack=slack,
-    )
+        return _Epsilon(
+            closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta), bound
+        )
+    if bound in ("paper", "rdp"):
+        epsilon, order = rdp_epsilon(mechanism.rdp(DEFAULT_ORDERS), cohort, rounds, delta)
+        return _Epsilon(epsilon, bound, order=order or None)
+    if slack is None:
+        like = closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
+        near, _ = rdp_epsilon(like, cohort, rounds, delta)
+        slack = slack_budget(PrivacyTarget(min(max(near, 1e-3), 50.0), delta), cohort, rounds)
+    try:
+        certificate = mechanism.certificate(bound, slack)
+        epsilon = gaussian_dp.pld_epsilon(
+            certificate, delta=delta, rounds=rounds, sampling_probability=q, sampling=_sampling(cohort)
+        )
+    except PrivacyUnattainable:
+        return _Epsilon(math.inf, bound)
+    return _Epsilon(epsilon, bound, certificate=certificate)
+
+
+def _sampling(cohort: Cohort) -> str:
+    """How the accountant has to see it: a cohort of everyone is not sampled at all."""
+    return "poisson" if cohort.expected == cohort.population else cohort.sampling
+
+
+def _unamplified(mechanism: Mechanism, best: _Epsilon, rounds: int, delta: float) -> float:
+    """ε of all rounds for one who knows that the participant took part in each of them."""
+    if best.bound == "composition":
+        return closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
+    curve = mechanism.rdp(DEFAULT_ORDERS)
+    renyi = conversion.epsilon(curve * rounds, delta)[0] if curve.orders else math.inf
+    if best.certificate is None:
+        return renyi
+    return min(renyi, gaussian_dp.pld_epsilon(best.certificate, delta=delta, rounds=rounds))
 
 
 def rdp_epsilon(curve: RdpCurve, cohort: Cohort, rounds: int, delta: float) -> tuple[float, int]:
@@ -144,19 +188,6 @@ def rdp_epsilon(curve: RdpCurve, cohort: Cohort, rounds: int, delta: float) -> t
         else:
             curve = subsampling.fixed_size(curve, cohort.expected, cohort.population)
     return conversion.epsilon(curve * rounds, delta) if curve.orders else (math.inf, 0)
-
-
-def _certified(
-    mechanism: Mechanism, bound: str, cohort: Cohort, rounds: int, delta: float
-) -> tuple[gaussian_dp.GaussianCertificate, float]:
-    """The certificate of one round and the ε of all of them; the slack is chosen for an ε near the answer."""
-    guess, _ = rdp_epsilon(mechanism.rdp(DEFAULT_ORDERS), cohort, rounds, delta)
-    slack = slack_budget(PrivacyTarget(min(max(guess, 1e-3), 50.0), delta), cohort, rounds)
-    certificate = mechanism.certificate(bound, slack)
-    epsilon = gaussian_dp.pld_epsilon(
-        certificate, delta=delta, rounds=rounds, sampling_probability=cohort.sampling_probability
-    )
-    return certificate, epsilon
 
 
 def slack_budget(target: PrivacyTarget, cohort: Cohort, rounds: int) -> float:
@@ -192,6 +223,6 @@ def least_noise(
         goal = target.epsilon
 
         def cost(noise: float) -> float:
-            return _claim(build(noise), bound, cohort, rounds, target.delta).epsilon
+            return _epsilon(build(noise), bound, cohort, rounds, target.delta, None).epsilon
 
     return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start)

@@ -18,7 +18,7 @@ from skelmix import validation
 from skelmix.accounting import calibration, closed_form, gaussian_dp
 from skelmix.accounting.prediction import PredictedError, predict
 from skelmix.accounting.report import PrivacyReport
-from skelmix.claim import Cohort, PrivacyTarget, claim, least_noise, rdp_epsilon
+from skelmix.claim import Cohort, PrivacyTarget, claim, least_noise, rdp_epsilon, slack_budget, usable_bounds
 from skelmix.encoding.rotation import padded
 from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
 from skelmix.mechanisms import (
@@ -57,7 +57,7 @@ _KINDS: dict[str, type[Mechanism]] = {
 _BOUNDS = {
     "smm": ("flat", "rdp", "gdp", "paper"),
     "dgm": ("flat", "rdp", "gdp", "paper"),
-    "skellam": ("gdp", "paper"),
+    "skellam": ("gdp", "paper"),  # tight takes its Gaussian certificate
     "ddg": ("paper",),
     "cpsgd": ("composition",),
     "gaussian": ("pld", "rdp"),
@@ -79,6 +79,7 @@ class Plan:
     report: PrivacyReport
     predicted: PredictedError
     alignment: float
+    slack: float
     central_gaussian_mse: float
     central_gaussian_mse_rdp: float
 
@@ -159,6 +160,7 @@ class Plan:
                 "alignment": self.alignment,
                 "mechanism": self.mechanism.to_dict(),
                 "bound": self.report.bound,
+                "slack": self.slack,
                 "epsilon": self.report.epsilon,
             },
             sort_keys=True,
@@ -177,14 +179,14 @@ class Plan:
                 raise InvalidInput(
                     f"this is not a skelmix plan of format {FORMAT}; make it with this version of skelmix"
                 )
-            mechanism = mechanism_from_dict(data["mechanism"])
             found = _finish(
                 PrivacyTarget(**data["target"]),
                 Cohort(**data["cohort"]),
                 data["rounds"],
-                mechanism,
+                mechanism_from_dict(data["mechanism"]),
                 data["bound"],
                 data["alignment"],
+                data["slack"],
             )
             stated = float(data["epsilon"])
         except SkelmixError:
@@ -228,27 +230,23 @@ def plan(
     name = mechanism or "smm"
     _check(name, bound, dimension, clip_norm, bits, rounds, scale, alignment)
     central = _central_multiplier(target.epsilon, target.delta, cohort, rounds, bound in ("rdp", "paper"))
-    names = (
-        [one for one in _BOUNDS[name] if one != "paper" or name not in ("smm", "dgm")]
-        if bound == "tight"
-        else [_named(name, bound)]
-    )
+    names = _bounds(name, bound, cohort)
     common = _Settings(
         name, dimension, clip_norm, bits, cohort, rounds, target, alignment, system_entropy().bytes(32)
     )
     gamma = scale if scale is not None else _best_scale(common, names[0], central)
-    best: Mechanism | None = None
+    best: tuple[Mechanism, str] | None = None
     reason: Exception | None = None
     for one in names:
         try:
-            found = _calibrated(common, one, gamma, central, best)
+            found = _calibrated(common, one, gamma, central, best[0] if best else None)
         except PrivacyUnattainable as error:
             reason = reason or error
-            continue
-        best = found or best
+        else:
+            best = (found, one) if found else best
     if best is None:
         raise PrivacyUnattainable(str(reason)) from reason
-    chosen = _finish(target, cohort, rounds, best, bound, alignment)
+    chosen = _finish(target, cohort, rounds, *best, alignment, slack_budget(target, cohort, rounds))
     if not allow_wrapping:
         _refuse_wrapping(chosen)
     return chosen
@@ -278,7 +276,7 @@ def account(
     shares = cohort.shares(cohort.expected)
     each = noise if mechanism in ("smm", "skellam", "cpsgd") else noise**2
     total = each if mechanism == "gaussian" else each * shares
-    one = _BOUNDS[mechanism][0] if bound == "tight" else _named(mechanism, bound)
+    one = _bounds(mechanism, bound, cohort)[0]
     common = _Settings(
         mechanism,
         dimension,
@@ -299,7 +297,9 @@ def account(
             f"noise = {noise:g}: the bound {bound!r} proves nothing for it at any order; add noise, lower "
             "the scale or choose another bound"
         )
-    return _finish(PrivacyTarget(report.epsilon, delta), cohort, rounds, built, report.bound, alignment)
+    return _finish(
+        PrivacyTarget(report.epsilon, delta), cohort, rounds, built, report.bound, alignment, report.slack
+    )
 
 
 @dataclass(frozen=True)
@@ -343,15 +343,18 @@ def _check(
         )
 
 
-def _named(name: str, bound: str) -> str:
-    """The bound of this name for this mechanism: the literature's own for the baselines, whatever it is
-    called."""
-    allowed = _BOUNDS[name]
-    if bound in allowed:
-        return bound
+def _bounds(name: str, bound: str, cohort: Cohort) -> tuple[str, ...]:
+    """The bounds to try, the likely best first. A baseline has the literature's own under any such name."""
+    known = _BOUNDS[name]
+    if bound == "tight":
+        certified = tuple(one for one in known if one != "paper") or known
+        usable = usable_bounds(certified, cohort)
+        return usable or known[-1:]
+    if bound in known:
+        return (bound,)
     if bound in ("paper", "rdp"):
-        return allowed[-1]
-    raise InvalidInput(f"bound = {bound!r}: {name} has {', '.join(allowed)}; take one of them or 'tight'")
+        return known[-1:]
+    raise InvalidInput(f"bound = {bound!r}: {name} has {', '.join(known)}; take one of them or 'tight'")
 
 
 def _build(common: _Settings, bound: str, scale: float, total_noise: float) -> Mechanism:
@@ -393,7 +396,8 @@ def _calibrated(
     setting = {"bound": bound, "cohort": common.cohort, "rounds": common.rounds}
     if best is not None:
         rival = _build(common, bound, scale, best.total_noise * (1 - 1e-4))
-        if claim(rival, delta=common.target.delta, **setting).epsilon > common.target.epsilon:
+        slack = slack_budget(common.target, common.cohort, common.rounds)
+        if claim(rival, delta=common.target.delta, slack=slack, **setting).epsilon > common.target.epsilon:
             return None
     start = _build(common, bound, scale, 1.0).noise_for_multiplier(central)
     total = least_noise(
@@ -403,10 +407,19 @@ def _calibrated(
 
 
 def _finish(
-    target: PrivacyTarget, cohort: Cohort, rounds: int, mechanism: Mechanism, bound: str, alignment: float
+    target: PrivacyTarget,
+    cohort: Cohort,
+    rounds: int,
+    mechanism: Mechanism,
+    bound: str,
+    alignment: float,
+    slack: float,
 ) -> Plan:
     """The plan around a finished mechanism: its claim, proved here, and its predicted error."""
-    report = claim(mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta)
+    validation.non_negative(slack=slack)
+    report = claim(
+        mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta, slack=slack or None
+    )
     unit = mechanism.clip_norm**2
     return Plan(
         target=target,
@@ -416,6 +429,7 @@ def _finish(
         report=report,
         predicted=_predicted(mechanism, cohort, alignment),
         alignment=alignment,
+        slack=slack,
         central_gaussian_mse=unit
         * _central_multiplier(target.epsilon, target.delta, cohort, rounds, False) ** 2,
         central_gaussian_mse_rdp=unit
