@@ -1,0 +1,75 @@
+"""What the server sees is uniform but for the sum: chi-square at level 1e-9 each, with controls that fail."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from secagg_helper import cast, play
+from skelmix.encoding.wrapping import unpack
+from skelmix.secagg import masking, messages, sharing
+from skelmix.secagg.keys import self_mask_key
+from skelmix.secagg.settings import Settings
+
+LEVEL = 1e-9
+D = 4096
+
+
+def p_value(values: np.ndarray, bits: int) -> float:
+    """Chi-square of the top (at most 8) bits against the uniform law."""
+    kept = min(bits, 8)
+    counts = np.bincount((values >> (bits - kept)).astype(np.int64), minlength=1 << kept)
+    expected = values.size / (1 << kept)
+    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), (1 << kept) - 1))
+
+
+def observe(bits: int, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Masked inputs as sent, the same with the self masks removed that the server learns, and the sum."""
+    n = len(vectors)
+    server, clients = cast(n, Settings(D, bits, threshold=2))
+    tape = play(server, clients, vectors)
+    sent = {p: messages.decode(tape.sent["masked answer", p], messages.MaskedInput, 10**6) for p in clients}
+    masked = np.array([unpack(sent[p].payload, D, bits) for p in clients])
+    answers = [messages.decode(tape.sent["unmask answer", p], messages.UnmaskShares, 10**6) for p in (10, 11)]
+    bare = masked.copy()
+    for index in range(n):
+        seed = sharing.recover([1, 2], [dict(answer.seed_shares)[index] for answer in answers])
+        masking.apply(bare[index], [], [self_mask_key(seed, server._transcript, index)])
+        masking.reduce(bare[index], bits)
+    return masked, bare, tape.total
+
+
+@pytest.mark.parametrize("bits", [1, 5, 8, 12, 32])
+def test_masked_inputs_are_uniform_before_and_after_the_self_masks_are_known(bits):
+    vectors = np.zeros((4, D), np.uint64)
+    vectors[0] = (1 << bits) - 1
+    masked, bare, total = observe(bits, vectors)
+    for row in (*masked, *bare):
+        assert p_value(row, bits) > LEVEL
+    # without the last row the rest is still uniform, and all rows together give the sum and nothing else
+    modulus = 1 << bits
+    partial = bare[:-1].astype(np.uint64).sum(axis=0) % modulus
+    assert p_value(partial, bits) > LEVEL
+    assert (bare.astype(np.uint64).sum(axis=0) % modulus == total).all()
+    assert (total == vectors.sum(axis=0) % modulus).all()
+
+
+@pytest.mark.parametrize("bits", [1, 8, 12])
+def test_the_view_is_independent_of_the_vectors(bits):
+    """Masked input minus vector is uniform too: subtracting the truth finds no trace of it."""
+    vectors = np.random.default_rng(3).integers(0, 2**bits, (3, D)).astype(np.uint64)
+    masked, bare, _ = observe(bits, vectors)
+    for row, vector in zip((*masked, *bare), (*vectors, *vectors), strict=True):
+        assert p_value((row.astype(np.uint64) - vector) % (1 << bits), bits) > LEVEL
+
+
+def test_the_same_test_rejects_plain_vectors_and_masks_that_miss_one_value():
+    assert p_value(np.zeros(D, np.uint8), 8) < LEVEL
+    draws = np.random.default_rng(4).integers(0, 255, 64 * D)  # never 255
+    assert p_value(draws, 8) < LEVEL
+
+
+def test_two_rounds_of_the_same_clients_share_no_mask():
+    vectors = np.zeros((3, D), np.uint8)
+    first, _, _ = observe(8, vectors)
+    second, _, _ = observe(8, vectors)
+    assert p_value((first[0] - second[0]).astype(np.uint8), 8) > LEVEL
