@@ -3,13 +3,16 @@
 At each step a random message of this round or an earlier one, whole or damaged, goes to a random client or to
 the server, or the server closes a phase, or a client dies and comes back from its stored state. Whatever
 happens: only named errors, no change after a refusal, never both shares of a peer, and a sum that comes out
-is the survivors'. (Damage under a right checksum is for the malicious model; the other one has no signatures.)
+is the survivors'. (Damage under a right checksum is for the malicious model only.)
 """
 
 import os
 import random
 
 import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from secagg_helper import cast
 from skelmix.errors import ProtocolError, RoundFailed
