@@ -150,7 +150,7 @@ class _Work:
         self.unit = dtype.type(65536.0)
         self.sign_off = integer.type((1 << (8 * integer.itemsize - 1)) - 1)
         below = dtype.type(largest)
-        if below > largest:
+        if float(below) > largest:  # 2^31 - 1 is no float32
             below = np.nextafter(below, dtype.type(0))
         self.limit = below.view(integer)
         self.buffers = Buffers(size)
@@ -186,7 +186,7 @@ def _checked(x: Any) -> NDArray[Any]:
     array = np.asarray(x)
     if array.dtype not in (np.float32, np.float64):
         raise InvalidInput(f"x has dtype {array.dtype}: must be float32 or float64")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _cuts(size: int, grain: int) -> list[tuple[int, int]]:

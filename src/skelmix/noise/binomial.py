@@ -14,7 +14,7 @@ from scipy import special
 from skelmix.errors import InvalidInput
 from skelmix.noise.certified import ball, precision
 from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, integers, spread
-from skelmix.validation import whole
+from skelmix.validation import positive, whole
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Binomial(BallLaw):
 
     def __post_init__(self) -> None:
         whole(1, trials=self.trials)
-        if not 0 < self.probability < 1:
+        positive(probability=self.probability)
+        if self.probability >= 1:
             raise InvalidInput(f"probability = {self.probability!r}: must be strictly between 0 and 1")
         if self.centred and (Fraction(self.probability) * self.trials).denominator != 1:
             raise InvalidInput(

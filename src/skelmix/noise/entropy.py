@@ -176,9 +176,8 @@ class SystemEntropy(Entropy):
 class ReproducibleEntropy(Entropy):
     """NOT PRIVATE: a stream that anyone who knows the seed can repeat. For experiments and tests only.
 
-    The same seed gives the same bytes on every machine, however the requests of at least 4096 bytes are
-    cut; nothing in skelmix takes one unless the caller passes it by name. Whoever learns the seed can
-    subtract all the noise.
+    The same seed and the same requests give the same bytes on every machine. Nothing in skelmix takes one
+    unless the caller passes it by hand: whoever learns the seed can subtract all the noise.
     """
 
     def __init__(self, seed: int | bytes) -> None:

@@ -94,8 +94,8 @@ class DiscreteGaussianSum(Law):
     """The sum of `copies` independent N_Z(0, `variance`): float64 masses only, no exact sampler.
 
     Draw it by adding the copies. The masses come from direct convolutions of non-negative float64 terms, so
-    that tails keep their relative accuracy: the relative error is at most about 2^-52·(terms of a convolution)
-    ·copies, as the errors of the factors add up. Masses below e^-300 are not kept and count as zero.
+    that tails keep their relative accuracy: the relative error is at most about 2^-52·copies·(terms of a
+    convolution), as the errors of the factors add up. Masses below e^-300 are not kept and count as zero.
     """
 
     parameter: Number

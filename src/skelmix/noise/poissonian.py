@@ -115,7 +115,7 @@ class Skellam(BallLaw):
 
 
 def _log_scaled_bessel(order: FloatArray, x: float) -> FloatArray:
-    """ln(e^-x I_order(x)), order >= 0: by Debye's expansion where x is large or the Bessel function underflows."""
+    """ln(e^-x I_order(x)), order >= 0; Debye's expansion where x is large or the Bessel function underflows."""
     if x >= _DEBYE_FROM:
         return _debye(order, x)
     with np.errstate(divide="ignore", under="ignore", invalid="ignore"):
@@ -129,8 +129,8 @@ _DEBYE_FROM = 2000.0
 def _debye(order: FloatArray, x: float) -> FloatArray:
     """ln(e^-x I_order(x)) by the uniform expansion (DLMF 10.41.3) in powers of 1/√(order² + x²), four terms.
 
-    The first term left out is below 1/root^5 (root = √(order² + x²)): under 1e-16 where root >= 2000, and under
-    1e-9 where it stands in for an underflow, since a mass below e^-600 has an order above 60.
+    The first term left out is below 1/root^5 (root = √(order² + x²)): under 1e-16 where root >= 2000, and
+    under 1e-9 where it stands in for an underflow, since a mass below e^-600 has an order above 60.
     """
     root = np.hypot(order, x)
     t = (order / root) ** 2

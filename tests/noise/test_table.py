@@ -1,0 +1,351 @@
+"""Facts about the certified tables and the exact sampler."""
+
+import math
+import time
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from injected_entropy import InjectedEntropy
+from statistics_helper import follows
+
+from skelmix.errors import InvalidInput
+from skelmix.noise import table as module
+from skelmix.noise.certified import resolve, thresholds
+from skelmix.noise.entropy import ReproducibleEntropy
+from skelmix.noise.laws import Binomial, DiscreteGaussian, DiscreteGaussianSum, Poisson, Skellam
+from skelmix.noise.table import ExactSampler, sampler
+
+ONES = (1 << 64) - 1
+
+
+def _mp(value):
+    exact = Fraction(value)
+    return mpmath.mpf(exact.numerator) / exact.denominator
+
+
+def _mpmath_floors(mass, first, count, below):
+    """floor(F(k)·2^64) by mpmath alone: masses summed up with 120 digits."""
+    with mpmath.workdps(120):
+        total, floors = below(), []
+        for k in range(first, first + count):
+            total += mass(k)
+            floors.append(int(mpmath.floor(total * 2**64)))
+        return floors
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.25, 1, 5.95, Fraction(59, 7), 16])
+def test_every_skellam_threshold_is_the_floor_that_mpmath_finds(rate):
+    first, steps = thresholds(Skellam(rate), 64)
+
+    def mass(k):
+        return mpmath.exp(-2 * _mp(rate)) * mpmath.besseli(abs(k), 2 * _mp(rate))
+
+    assert steps == _mpmath_floors(
+        mass, first, len(steps), lambda: sum(mass(k) for k in range(first - 60, first))
+    )
+
+
+@pytest.mark.parametrize("rate", [0.3, 7, 123.456])
+def test_every_poisson_threshold_is_the_floor_that_mpmath_finds(rate):
+    first, steps = thresholds(Poisson(rate), 64)
+
+    def mass(k):
+        return mpmath.exp(-_mp(rate)) * _mp(rate) ** k / mpmath.factorial(k)
+
+    assert steps == _mpmath_floors(
+        mass, first, len(steps), lambda: sum((mass(k) for k in range(first)), mpmath.mpf(0))
+    )
+
+
+@pytest.mark.parametrize("variance", [0.2, 3, Fraction(100, 3)])
+def test_every_discrete_gaussian_threshold_is_the_floor_that_mpmath_finds(variance):
+    first, steps = thresholds(DiscreteGaussian(variance), 64)
+
+    def mass(k):
+        norm = mpmath.jtheta(3, 0, mpmath.exp(-1 / (2 * _mp(variance))))
+        return mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * _mp(variance))) / norm
+
+    assert steps == _mpmath_floors(
+        mass, first, len(steps), lambda: sum(mass(k) for k in range(first - 80, first))
+    )
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        Binomial(1, 0.3),
+        Binomial(11, 0.5),
+        Binomial(64, 0.5),
+        Binomial(200, Fraction(1, 3)),
+        Binomial(40, 0.5, centred=True),
+    ],
+)
+def test_every_binomial_threshold_is_the_exact_floor(law):
+    first, steps = thresholds(law, 64)
+    p, n = Fraction(law.probability), law.trials
+    shift = n // 2 if law.centred else 0
+    total, exact = Fraction(0), {}
+    for k in range(n + 1):
+        total += math.comb(n, k) * p**k * (1 - p) ** (n - k)
+        exact[k - shift] = (total.numerator << 64) // total.denominator
+    kept = {k: floor for k, floor in exact.items() if first <= k < first + len(steps)}
+    assert steps == list(kept.values())
+    assert all(floor == 0 for k, floor in exact.items() if k < first)
+    assert all(floor >= ONES for k, floor in exact.items() if k >= first + len(steps))
+
+
+@pytest.mark.parametrize("rate", [10**6, 10**8])
+def test_steps_of_wide_tables_agree_with_single_masses(rate):
+    law = Skellam(rate)
+    first, steps = thresholds(law, 64)
+    for index in np.linspace(1, len(steps) - 1, 12).astype(int):
+        mass = law.pmf_ball(first + int(index), 128) * 2**64
+        assert abs(steps[index] - steps[index - 1] - float(mass.mid())) <= 1 + 1e-15 * float(mass.mid())
+
+
+@pytest.mark.parametrize(
+    "law", [Skellam(0.25), Skellam(5000), Skellam(10**7), Binomial(11, 0.5), Poisson(2)], ids=repr
+)
+def test_a_first_level_entry_holds_a_value_only_if_its_whole_interval_lies_in_one_step(law):
+    exact = ExactSampler(law)
+    steps = [0, *(int(t) for t in exact.steps), ONES]
+    for index in [
+        *range(0, 1 << 16, 97),
+        0,
+        0xFFFF,
+        *(t >> 48 for t in steps[1:-1][:: max(1, len(steps) // 200)]),
+    ]:
+        value = int(exact.values[index])
+        start, end = index << 48, (index << 48) | ((1 << 48) - 1)
+        holds_threshold = np.any((exact.steps >= np.uint64(start)) & (exact.steps <= np.uint64(end)))
+        if value == int(exact.sentinel):
+            assert holds_threshold or index in (0, 0xFFFF)
+        else:
+            place = value - exact.first + 1  # steps[place - 1] < interval < steps[place]
+            assert steps[place - 1] < start
+            assert end < steps[place]
+
+
+@pytest.mark.parametrize(
+    "law",
+    [Binomial(3, 0.5), Binomial(2, Fraction(1, 3)), Poisson(0.5), Skellam(0.5), DiscreteGaussian(0.7)],
+    ids=repr,
+)
+@pytest.mark.parametrize("bits", [4, 8, 12])
+def test_enumerated_bits_give_each_value_its_exact_share(law, bits):
+    def undecided():
+        raise LookupError
+
+    decided: Counter[int] = Counter()
+    open_cells = 0
+    for drawn in range(1 << bits):
+        try:
+            decided[resolve(law, drawn, bits, undecided)] += 1
+        except LookupError:
+            open_cells += 1
+    assert open_cells <= len(thresholds(law, bits)[1]) + 2
+    low, high = law.support_bound(-60.0)
+    for k in range(low, high + 1):
+        mass = Fraction(float(law.pmf(k)))
+        share = Fraction(decided[k], 1 << bits)
+        assert share <= mass + Fraction(1, 10**12)  # what is decided never exceeds the mass
+        assert mass - share <= Fraction(2, 1 << bits) + Fraction(
+            1, 10**12
+        )  # what is open is at most both end cells
+
+
+def _sample(exact, *pieces):
+    source = InjectedEntropy(*pieces)
+    result = exact.sample(1, entropy=source)
+    assert source.pieces == []  # neither fewer nor more bits were drawn
+    return int(result[0])
+
+
+def _words(value):
+    """The pieces of one 64-bit uniform number: the first sixteen bits, then 48 more (the low sixteen are not used)."""
+    return np.array([value >> 48], np.uint16), np.array([(value << 16) & ONES], np.uint64)
+
+
+def _more(value):
+    return value.to_bytes(8, "little")
+
+
+def test_an_injected_word_inside_a_step_takes_no_more_bits():
+    assert _sample(sampler(Skellam(5.95)), np.array([0x8000], np.uint16)) == 0
+
+
+def test_injected_bits_on_both_sides_of_every_threshold_give_the_two_neighbours():
+    exact = sampler(Skellam(5.95))
+    steps = [int(t) for t in exact.steps]
+    apart = [i for i, t in enumerate(steps) if not {t - 1, t + 1} & {0, ONES, *steps}]
+    assert len(apart) > len(steps) - 6  # only in the last tails do thresholds touch
+    for index in apart:
+        threshold = steps[index]
+        assert _sample(exact, *_words(threshold - 1)) == exact.first + index
+        assert _sample(exact, *_words(threshold + 1)) == exact.first + index + 1
+
+
+def test_an_injected_boundary_cell_is_settled_by_64_more_bits():
+    law = Skellam(5.95)
+    exact = sampler(law)
+    first, longer = thresholds(law, 128)
+    for k in (-20, -3, 0, 4, 17):
+        threshold = int(exact.steps[k - exact.first])
+        rest = longer[k - first] - (threshold << 64)
+        assert 0 <= rest < 1 << 64
+        assert _sample(exact, *_words(threshold), _more(rest - 1)) == k
+        assert _sample(exact, *_words(threshold), _more(rest + 1)) == k + 1
+
+
+def test_an_injected_second_tie_is_settled_by_the_next_64_bits():
+    law = Skellam(5.95)
+    exact = sampler(law)
+    threshold = int(exact.steps[-exact.first])
+    first128, t128 = thresholds(law, 128)
+    first192, t192 = thresholds(law, 192)
+    rest = t128[-first128] - (threshold << 64)
+    last = t192[-first192] - (t128[-first128] << 64)
+    assert _sample(exact, *_words(threshold), _more(rest), _more(last - 1)) == 0
+    assert _sample(exact, *_words(threshold), _more(rest), _more(last + 1)) == 1
+
+
+def test_injected_zeros_and_ones_reach_the_far_tails():
+    law = Skellam(5.95)
+    exact = sampler(law)
+    first, steps = thresholds(law, 128)
+    middle = 1 << 40
+    tail = _sample(exact, *_words(0), _more(middle))
+    assert tail < exact.first
+    assert tail == first + next(i for i, t in enumerate(steps) if t >= middle)
+    assert _sample(exact, *_words(ONES), _more(ONES - middle)) == -tail
+    assert _sample(sampler(Poisson(3)), *_words(0), _more(5)) == 0  # a law that ends at zero
+
+
+def test_a_value_that_does_not_fit_the_dtype_is_an_error_not_a_wrap():
+    exact = ExactSampler(Skellam(0.25))
+    exact.largest = 10
+    with pytest.raises(OverflowError, match="does not fit"):
+        _sample(exact, *_words(0), _more(0), _more(0), _more(1))
+
+
+RATE = 0.25
+SIZE = 10**7
+
+
+def _skellam_cdf(k):
+    with mpmath.workdps(40):
+        return float(
+            sum(mpmath.exp(-2 * _mp(RATE)) * mpmath.besseli(abs(j), 2 * _mp(RATE)) for j in range(-40, k + 1))
+        )
+
+
+CUTS = range(-7, 7)
+
+
+def test_samples_follow_the_law_and_wrong_ones_do_not():
+    samples = sampler(Skellam(RATE)).sample(SIZE, entropy=ReproducibleEntropy(11))
+    assert follows(samples, _skellam_cdf, CUTS)
+    wider = sampler(Skellam(RATE * 1.01)).sample(SIZE, entropy=ReproducibleEntropy(12))
+    assert not follows(wider, _skellam_cdf, CUTS)  # variance off by one part in a hundred
+    assert not follows(samples + 1, _skellam_cdf, CUTS)
+    cut = samples[np.abs(samples) <= 6 * math.sqrt(2 * RATE)]
+    assert cut.size < SIZE
+    assert not follows(cut, _skellam_cdf, CUTS)  # tail cut at six sigma
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        Skellam(16),
+        Skellam(5000),
+        Skellam(10**8),
+        Poisson(3),
+        DiscreteGaussian(2.5),
+        Binomial(30, 0.3),
+        Skellam(Fraction(0.37) / 216),
+    ],
+    ids=repr,
+)
+def test_samples_of_every_law_follow_it(law):
+    size = 10**6
+    samples = sampler(law).sample(size, entropy=ReproducibleEntropy(13))
+    sigma = math.sqrt(law.variance)
+    cuts = sorted({round(law.mean + sigma * z) for z in np.arange(-4, 4.01, 0.25)})
+
+    def cdf(k):
+        return float(law.cdf_ball(k).mid())
+
+    assert follows(samples, cdf, cuts)
+    assert not follows(samples + 1 + int(sigma / 20), cdf, cuts)
+
+
+@pytest.mark.parametrize("shape", [0, 1, 63, 64, 65, module.CHUNK + 1, (3, 5), (0, 4), ()])
+def test_shapes(shape):
+    result = sampler(Skellam(2)).sample(shape)
+    assert result.shape == ((shape,) if isinstance(shape, int) else shape)
+
+
+def test_every_position_is_repaired():
+    for size in (1, 64, 100, 1000, 70_000):
+        result = sampler(Skellam(10**7)).sample(size, entropy=ReproducibleEntropy(size))
+        assert not np.any(result == sampler(Skellam(10**7)).sentinel)
+        assert np.all(np.abs(result) < 10 * math.sqrt(2e7))
+
+
+@pytest.mark.parametrize(
+    ("law", "dtype"),
+    [(Skellam(16), np.int8), (Skellam(5000), np.int16), (Skellam(10**8), np.int32), (Poisson(300), np.int16)],
+)
+def test_the_dtype_is_the_smallest_safe_one_and_wider_outputs_hold_the_same_values(law, dtype):
+    exact = sampler(law)
+    assert exact.dtype == dtype
+    narrow = exact.sample(5000, entropy=ReproducibleEntropy(1))
+    assert narrow.dtype == dtype
+    wide = np.empty(5000, np.int64)
+    assert exact.sample(5000, out=wide, entropy=ReproducibleEntropy(1)) is wide
+    np.testing.assert_array_equal(wide, narrow)
+
+
+def test_outputs_that_do_not_fit_are_refused():
+    exact = sampler(Skellam(5000))
+    for out in (
+        np.empty(5, np.int8),
+        np.empty(5, np.uint16),
+        np.empty(5),
+        np.empty(10, np.int16)[::2],
+        np.empty(6, np.int16),
+    ):
+        with pytest.raises(InvalidInput, match="out"):
+            exact.sample(5, out=out)
+
+
+def test_laws_without_an_exact_sampler_and_laws_too_wide_are_refused():
+    with pytest.raises(InvalidInput, match="draw its summands"):
+        sampler(DiscreteGaussianSum(1, 3))
+    with pytest.raises(InvalidInput, match="2e8"):
+        sampler(Skellam(2 * 10**8))
+
+
+def test_tables_are_cached_by_law():
+    assert sampler(Skellam(0.5)) is sampler(Skellam(Fraction(1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("law", "seconds"),
+    [(Skellam(5000), 0.05), (Poisson(10**4), 0.05), (DiscreteGaussian(10**4), 0.05), (Skellam(500_000), 1.0)],
+)
+def test_tables_are_built_in_time(law, seconds):
+    times = []
+    for _ in range(3):
+        thresholds.cache_clear()
+        start = time.process_time()
+        ExactSampler(law)
+        times.append(time.process_time() - start)
+    assert min(times) < seconds
+
+
+def test_default_randomness_is_the_systems_and_does_not_repeat():
+    assert not np.array_equal(sampler(Skellam(16)).sample(100), sampler(Skellam(16)).sample(100))
