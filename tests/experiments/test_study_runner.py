@@ -112,3 +112,14 @@ def test_a_killed_study_goes_on_where_it_was_and_leaves_no_worker(tmp_path: Path
     assert len(measured) == 20 - len(done)
     assert outcome.missing == 0
     assert len(_rows(path)) == 20
+
+
+def test_rows_of_another_study_with_the_same_settings_are_borrowed(tmp_path: Path) -> None:
+    run(STUDY, tmp_path, command="c", workers=0)
+    other = replace(STUDY, name="more-squares", borrow=("nothing", "squares"))
+    measured: list[int] = []
+    outcome = run(
+        other, tmp_path, command="c", seeds=2, workers=0, on_row=lambda *args: measured.append(args[0])
+    )
+    assert len(measured) == 4
+    assert len(outcome.rows) == 8

@@ -64,4 +64,5 @@ STUDY = Study(
     claims=claims,
     tables=sum_rows.tables,
     words=sum_rows.words,
+    borrow=("figure1",),
 )

@@ -27,7 +27,8 @@ class Study:
     cells(quick, seeds): the settings to measure, the most valuable first; seeds=None means the study's own
     number. measure(cell): a function of a module (it runs in another process) that gives the measures of
     one cell. `PrivacyUnattainable` becomes a row with the reason in its `note`. revision is part of every
-    row's key: raise it when `measure` changes what it computes.
+    row's key: raise it when `measure` changes what it computes. borrow: studies with the same columns whose
+    rows serve here as well.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Study:
     tables: Callable[[Sequence[Row]], list[Grid]]
     words: Callable[[Sequence[Row]], list[str]] = lambda rows: []
     workers: int = 2
+    borrow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def run(
             missing = [cell for cell in cells if key(cell, settings) not in file.rows]
             if missing:
                 file.announce(command)
+            missing = _borrow(study, output, quick, file, missing)
             done = len(cells) - len(missing)
             for row in _measured(study, missing, study.workers if workers is None else workers):
                 file.append(row)
@@ -139,6 +142,19 @@ def markdown(outcome: Outcome, command: str) -> str:
     for grid in study.tables(outcome.rows):
         parts += [grid.markdown(), ""]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _borrow(study: Study, output: Path, quick: bool, file: ResultFile, missing: list[Row]) -> list[Row]:
+    """Copy rows that another study has measured with the same settings; returns what is still missing."""
+    for name in study.borrow:
+        columns, rows = read(output / f"{name}{'-quick' if quick else ''}.csv", file.settings)
+        if columns != file.columns:
+            continue
+        for cell in missing:
+            if (found := rows.get(key(cell, file.settings))) is not None:
+                file.append(found)
+        missing = [cell for cell in missing if key(cell, file.settings) not in file.rows]
+    return missing
 
 
 def _measured(study: Study, cells: Sequence[Row], workers: int) -> Iterator[Row]:
