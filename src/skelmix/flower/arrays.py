@@ -70,6 +70,27 @@ def moved(before: ArrayRecord, step: NDArray[Any]) -> ArrayRecord:
     return ArrayRecord({name: Array(np.asarray(new[name])) for name in old})
 
 
+def dtypes(arrays: ArrayRecord) -> dict[str, str]:
+    """The dtype of each array, by name."""
+    return {name: array.dtype for name, array in arrays.items()}
+
+
+def recast(arrays: ArrayRecord, wanted: dict[str, str]) -> ArrayRecord:
+    """The record with each array in the dtype it is wanted in; the same object when all are.
+
+    Averaging strategies multiply by weights, which turns integer arrays into floating-point ones after the
+    first round; they would then count as weights of the model.
+    """
+    if dtypes(arrays) == wanted:
+        return arrays
+    return ArrayRecord(
+        {
+            name: Array(np.asarray(array.numpy().astype(wanted.get(name, array.dtype))))
+            for name, array in arrays.items()
+        }
+    )
+
+
 def _read(arrays: ArrayRecord) -> Arrays:
     found = {name: array.numpy() for name, array in arrays.items()}
     for name, array in found.items():

@@ -26,11 +26,11 @@ from flwr.serverapp import Grid
 
 from skelmix.errors import InvalidInput, PolicyViolation, RoundFailed
 from skelmix.federated.ledger import Ledger
-from skelmix.flower.arrays import moved, only_arrays
+from skelmix.flower.arrays import dtypes, moved, only_arrays, recast
 from skelmix.flower.draw import draw
 from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request, plan_digest
 from skelmix.flower.rounds import Prepared, SecureRound
-from skelmix.flower.waves import Outcome, Waiting, exchange
+from skelmix.flower.waves import Enough, Outcome, Waiting, exchange
 from skelmix.plan import Plan
 from skelmix.secagg.keys import Identity
 from skelmix.validation import positive
@@ -105,6 +105,9 @@ class SecureGrid(Grid):
         self._weight_key = weight_key
         self._keys: dict[int, bytes] = {}  # node -> its advertisement
         self._prepared: Prepared | None = None
+        self._dtypes: dict[str, str] = {}
+        self._quiet: set[int] = set()
+        self._refusals: dict[int, str] = {}  # of the last wave
         self._waves = 0
 
     # what a strategy calls
@@ -150,7 +153,11 @@ class SecureGrid(Grid):
 
     def _train(self, messages: list[Message], timeout: float) -> list[Message]:
         round_number, start = self.ledger.charged, time.monotonic()
+        if not self.ledger.remaining:
+            self.ledger.charge(round_number)  # raises BudgetExhausted, before anyone is bothered
         arrays_key, model = _common_model(messages)
+        self._dtypes = self._dtypes or dtypes(model)
+        model = recast(model, self._dtypes)
         wanted = {message.metadata.dst_node_id: message for message in messages}
         self._waves, cohort, survivors, reason = 0, 0, 0, ""
         reply: list[Message] = []
@@ -158,7 +165,7 @@ class SecureGrid(Grid):
             prepared = self._keys_for(round_number, set(wanted), messages[0])
             cohort = len(prepared.roster)
             self.ledger.charge(round_number)
-            secure, metrics = self._upload(prepared, wanted, timeout)
+            secure, metrics = self._upload(prepared, wanted, {arrays_key: model}, timeout)
             survivors = len(secure.survivors)
             total = self._open(
                 secure, everyone=len(wanted) >= len(list(self.get_node_ids())), like=messages[0]
@@ -167,7 +174,7 @@ class SecureGrid(Grid):
             content = RecordDict({arrays_key: moved(model, step), "metrics": self._metrics(metrics)})
             reply = [Message(content, reply_to=messages[0])]
         except RoundFailed as error:
-            reason = str(error)
+            reason = "; ".join([str(error), *(f"node {n}: {text}" for n, text in self._refusals.items())])
             charged = (
                 "its cost stays charged" if self.ledger.charged > round_number else "nothing was charged"
             )
@@ -212,9 +219,16 @@ class SecureGrid(Grid):
             )
 
     def _learn_keys(self, outcome: Outcome) -> None:
+        self._quiet = outcome.silent - set(self._keys)
         for node, answer in outcome.answers.items():
             if ADVERTISE in answer.parts:
                 self._keys[node] = answer.parts[ADVERTISE]
+
+    def _forget_keys(self, nodes: set[int], outcome: Outcome) -> None:
+        """Of those who answered, but not as they should: such a node may have been started anew, and must
+        advertise again. A silent one keeps its place."""
+        for node in nodes & set(outcome.refusals):
+            self._keys.pop(node, None)
 
     def _new_round(self, round_number: int, cohort: set[int]) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}
@@ -223,15 +237,16 @@ class SecureGrid(Grid):
         )
 
     def _shared(self, secure: SecureRound, outcome: Outcome) -> Prepared:
-        """Who did not share is left out, and must advertise again: its node may have been started anew."""
         asked = set(secure.requests)
-        shared = secure.take(SHARE, outcome)
-        for node in asked - shared:
-            self._keys.pop(node, None)
+        self._forget_keys(asked - secure.take(SHARE, outcome), outcome)
         return secure.close_share()
 
     def _upload(
-        self, prepared: Prepared, wanted: dict[int, Message], timeout: float
+        self,
+        prepared: Prepared,
+        wanted: dict[int, Message],
+        model: dict[str, ArrayRecord],
+        timeout: float,
     ) -> tuple[SecureRound, dict[int, MetricRecord]]:
         """The training wave: the app's own message and the shares of the others to each sharer that is
         still there.
@@ -239,10 +254,11 @@ class SecureGrid(Grid):
         secure = prepared.secure
         parts = {node: {MASKED: data} for node, data in secure.requests.items() if node in wanted}
         waiting = Waiting(timeout, self._waiting.patience, self._waiting.poll)
-        outcome = self._wave(parts, None, secure.enough, waiting=waiting, wanted=wanted)
+        records = {node: {**wanted[node].content, **model} for node in parts}
+        like = next(iter(wanted.values()))
+        outcome = self._wave(parts, like, secure.enough, waiting=waiting, records=records)
         sent = secure.take(MASKED, outcome)
-        for node in set(prepared.roster) - sent:
-            self._keys.pop(node, None)
+        self._forget_keys(set(parts) - sent, outcome)
         secure.close_masked()
         return secure, {node: outcome.metrics[node] for node in sent}
 
@@ -262,7 +278,7 @@ class SecureGrid(Grid):
         if following is not None:
             for node, data in following.requests.items():
                 parts.setdefault(node, {})[SHARE] = data
-        for node in self._newcomers(secure):
+        for node in self._newcomers():
             parts.setdefault(node, {})[ADVERTISE] = b""
 
         def enough(answered: set[int]) -> bool:
@@ -279,55 +295,50 @@ class SecureGrid(Grid):
         return secure.close_unmask()
 
     def _following(self, secure: SecureRound) -> SecureRound | None:
-        """The next round, joined by a cohort drawn now; None when that must wait for the strategy's next
-        proposal.
+        """The next round, joined by a cohort drawn now; None when that must wait for the strategy's proposal.
+
+        Nodes that fell silent in this very round sit the next one out: waiting for them would hold up all.
         """
-        there = set(self.get_node_ids()) & set(self._keys)
+        lost = set(secure.roster) - set(secure.survivors)
+        there = set(self.get_node_ids()) & set(self._keys) - lost
         try:
             return self._new_round(self.ledger.charged, draw(self.plan.cohort, there))
         except RoundFailed:
             return None
 
-    def _newcomers(self, secure: SecureRound) -> set[int]:
-        """Nodes whose keys are not known, but for those lost in this very round: waiting for them would
-        hold up all.
-        """
-        return set(self.get_node_ids()) - set(self._keys) - set(secure.roster)
+    def _newcomers(self) -> set[int]:
+        """Nodes whose keys are not known, but for those that were asked last time and kept quiet."""
+        return set(self.get_node_ids()) - set(self._keys) - self._quiet
 
     def _wave(
         self,
         parts: Parts,
-        like: Message | None,
-        enough: Any,
+        like: Message,
+        enough: Enough,
         *,
         waiting: Waiting | None = None,
-        wanted: dict[int, Message] | None = None,
+        records: dict[int, dict[str, Any]] | None = None,
     ) -> Outcome:
-        """Send each node its parts; with `wanted`, beside the app's own records. The plan goes along with
-        ADVERTISE.
-        """
+        """Send each node its parts, beside the app's own `records` when it trains. The plan goes along with
+        ADVERTISE."""
         self._waves += 1
         waiting = waiting or self._waiting
         messages = []
         for node, some in sorted(parts.items()):
-            model = wanted[node] if wanted is not None else like
-            if model is None:
-                raise InvalidInput("a wave needs a message to take its type from")
             text = self._text if ADVERTISE in some else ""
-            request = Request(self._digest, some, text).signed_by(self._identity, model.metadata.run_id, node)
-            content = RecordDict({RECORD: request.to_record()})
-            if wanted is not None:
-                content.update(model.content)
+            request = Request(self._digest, some, text).signed_by(self._identity, like.metadata.run_id, node)
             messages.append(
                 Message(
-                    content,
+                    RecordDict({**(records[node] if records else {}), RECORD: request.to_record()}),
                     dst_node_id=node,
-                    message_type=model.metadata.message_type,
+                    message_type=like.metadata.message_type,
                     ttl=waiting.timeout + 60,
-                    group_id=model.metadata.group_id,
+                    group_id=like.metadata.group_id,
                 )
             )
-        return exchange(self.grid, messages, enough, waiting)
+        outcome = exchange(self.grid, messages, enough, waiting)
+        self._refusals = outcome.refusals
+        return outcome
 
     def _metrics(self, found: dict[int, MetricRecord]) -> MetricRecord:
         """The plain mean of each public metric over the nodes that sent it, and the weight 1."""
