@@ -11,7 +11,7 @@ from skelmix.noise.entropy import Entropy
 
 
 class InjectedEntropy(Entropy):
-    """Gives the queued byte strings, one a request; a request of another length, or one too many, is an error."""
+    """Gives the queued byte strings, one a request; a request of another length, or too many, is an error."""
 
     def __init__(self, *pieces: bytes | NDArray[Any]) -> None:
         self.pieces = [p if isinstance(p, bytes) else p.tobytes() for p in pieces]

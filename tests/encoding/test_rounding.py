@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from injected_entropy import InjectedEntropy
-from statistics_helper import follows
 
+from injected_entropy import InjectedEntropy
 from skelmix.encoding import rounding
 from skelmix.encoding.rounding import round_and_noise, round_into_sum, round_stochastic
 from skelmix.encoding.threads import at_most
@@ -17,6 +16,7 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.noise.laws import Skellam
 from skelmix.noise.table import sampler
+from statistics_helper import follows
 
 FLOATS = [np.float32, np.float64]
 ALL_WORDS = np.arange(1 << 16, dtype=np.uint16)
@@ -60,7 +60,7 @@ def test_over_all_sixteen_bit_words_the_share_of_steps_is_exact(value, dtype):
     if rest == 0:
         assert steps() == full
         return
-    # one word ties: it goes up exactly if the next 64 bits lie below the rest of p, and asks again if they tie
+    # one word ties: it goes up if the next 64 bits lie below the rest of p, and asks again if they tie
     next_bits = math.floor(rest * 2**64)
     if next_bits:
         assert steps((next_bits - 1).to_bytes(8, "little")) == full + 1
@@ -75,7 +75,7 @@ def test_over_all_sixteen_bit_words_the_share_of_steps_is_exact(value, dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_tiny_values_are_rounded_up_as_rarely_as_they_should(dtype):
-    x = dtype(2.0**-100)  # 16 zeros, then 64 zeros, then the 20th bit of the next 64 decides
+    x = dtype(2.0**-100)  # 80 zeros, then the 20th bit of the next 64 decides
     word, zeros = np.zeros(1, np.uint16), bytes(8)
     below, above = ((1 << 44) - 1).to_bytes(8, "little"), (1 << 44).to_bytes(8, "little")
     assert round_stochastic(np.array([x]), entropy=InjectedEntropy(word, zeros, below)) == [1]

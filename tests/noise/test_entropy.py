@@ -7,12 +7,12 @@ import threading
 
 import numpy as np
 import pytest
-from injected_entropy import InjectedEntropy
-from statistics_helper import follows
 
+from injected_entropy import InjectedEntropy
 from skelmix.errors import InvalidInput
 from skelmix.noise import entropy as module
 from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy, system_entropy
+from statistics_helper import follows
 
 
 class _NistKey(module._Keystream):
@@ -186,4 +186,4 @@ def test_bytes_are_uniform():
     SystemEntropy().fill(out)
     cuts = range(0, 255, 5)
     assert follows(out, lambda k: (k + 1) / 256, cuts)
-    assert not follows(np.where(out == 7, 8, out), lambda k: (k + 1) / 256, range(0, 255))
+    assert not follows(np.where(out == 7, 8, out), lambda k: (k + 1) / 256, range(255))

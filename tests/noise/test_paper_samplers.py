@@ -6,21 +6,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from statistics_helper import follows
 
 from skelmix.errors import InvalidInput
 from skelmix.noise import paper
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.noise.laws import DiscreteGaussian, Skellam
 from skelmix.noise.table import sampler
+from statistics_helper import follows
 
 
 class _Choice(Exception):
-    pass
+    def __init__(self, width):
+        self.width = width
 
 
 def _enumerate(draw, least):
-    """Every path of `draw(randint)` with probability at least `least`: exact masses by value, and the mass not followed."""
+    """Exact masses by value over all paths of probability at least `least`, and the mass not followed."""
     masses, open_mass = defaultdict(Fraction), Fraction(0)
     paths = [((), Fraction(1))]
     while paths:
@@ -28,20 +29,23 @@ def _enumerate(draw, least):
         if mass < least:
             open_mass += mass
             continue
-        rest, width = list(path), 0
-
-        def randint(n):
-            nonlocal width
-            if not rest:
-                width = n
-                raise _Choice
-            return rest.pop(0)
-
         try:
-            masses[draw(randint)] += mass
-        except _Choice:
-            paths += [((*path, i), mass / width) for i in range(1, width + 1)]
+            masses[draw(_replay(path))] += mass
+        except _Choice as choice:
+            paths += [((*path, i), mass / choice.width) for i in range(1, choice.width + 1)]
     return masses, open_mass
+
+
+def _replay(path):
+    """A randint that repeats the choices of a path and raises at the first one beyond."""
+    rest = list(path)
+
+    def randint(n):
+        if not rest:
+            raise _Choice(n)
+        return rest.pop(0)
+
+    return randint
 
 
 def _agrees(draw, mass_of, least=Fraction(1, 3000)):

@@ -2,21 +2,22 @@
 
 import math
 import time
+import tracemalloc
 from collections import Counter
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
-from injected_entropy import InjectedEntropy
-from statistics_helper import follows
 
+from injected_entropy import InjectedEntropy
 from skelmix.errors import InvalidInput
 from skelmix.noise import table as module
 from skelmix.noise.certified import resolve, thresholds
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.noise.laws import Binomial, DiscreteGaussian, DiscreteGaussianSum, Poisson, Skellam
 from skelmix.noise.table import ExactSampler, sampler
+from statistics_helper import follows
 
 ONES = (1 << 64) - 1
 
@@ -165,7 +166,7 @@ def _sample(exact, *pieces):
 
 
 def _words(value):
-    """The pieces of one 64-bit uniform number: the first sixteen bits, then 48 more (the low sixteen are not used)."""
+    """The pieces of one 64-bit uniform number: sixteen bits, then 48 more (and sixteen spare ones)."""
     return np.array([value >> 48], np.uint16), np.array([(value << 16) & ONES], np.uint64)
 
 
@@ -327,6 +328,18 @@ def test_laws_without_an_exact_sampler_and_laws_too_wide_are_refused():
         sampler(DiscreteGaussianSum(1, 3))
     with pytest.raises(InvalidInput, match="2e8"):
         sampler(Skellam(2 * 10**8))
+
+
+def test_memory_beyond_the_output_does_not_grow_with_it():
+    exact, peaks = sampler(Skellam(16)), []
+    for size in (10**6, 10**7):
+        out = np.empty(size, np.int8)
+        tracemalloc.start()
+        exact.sample(size, out=out)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 3 << 20
+    assert peaks[1] < peaks[0] + (1 << 16)
 
 
 def test_tables_are_cached_by_law():

@@ -115,7 +115,7 @@ class Skellam(BallLaw):
 
 
 def _log_scaled_bessel(order: FloatArray, x: float) -> FloatArray:
-    """ln(e^-x I_order(x)), order >= 0; Debye's expansion where x is large or the Bessel function underflows."""
+    """ln(e^-x I_order(x)), order >= 0; by Debye's expansion where x is large or the mass underflows."""
     if x >= _DEBYE_FROM:
         return _debye(order, x)
     with np.errstate(divide="ignore", under="ignore", invalid="ignore"):

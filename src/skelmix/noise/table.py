@@ -114,7 +114,7 @@ class ExactSampler:
     ) -> NDArray[Any]:
         """Independent samples of the law, in `out` if given (C-contiguous, signed, no narrower than `dtype`).
 
-        An empty shape gives an empty array. Memory beyond the output is constant (about 1 MiB).
+        An empty shape gives an empty array. Memory beyond the output is constant (under 3 MiB).
         """
         if out is None:
             out = np.empty(shape, self.dtype)
