@@ -67,7 +67,7 @@ def test_wrong_variance_shift_and_missing_rounding_are_noticed(kind, way):
     mechanism, noise = kind
     values = released(mechanism, way)
     assert not follows(values + 1, law_of_sum(noise), CUTS)
-    wider = laws.Skellam(5.6) if isinstance(noise, laws.Skellam) else laws.DiscreteGaussian(2).sum_of(5)
+    wider = laws.Skellam(6.5) if isinstance(noise, laws.Skellam) else laws.DiscreteGaussian(2).sum_of(5)
     assert not follows(values, law_of_sum(wider), CUTS)
     shifted = law_of_sum(noise)
     assert not follows(values, lambda k: shifted(k + 1), CUTS)
