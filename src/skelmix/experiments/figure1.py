@@ -52,7 +52,8 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             "DDG and Skellam are within 10 % of the central Gaussian at γ >= 512", source, close, quotient
         ),
         judged("DDG and Skellam are alike in every panel (within 10 %)", source, alike, quotient),
-        judged("cpSGD's error is above 1e4 in every panel", source, _cpsgd(rows), "mse"),
+        judged("cpSGD's error is above 1e4 in every panel", source, _cpsgd(rows, "mse"), "mse"),
+        judged("... counting its noise before the modulus", source, _cpsgd(rows, "predicted_noise"), "noise"),
         *_beyond(rows),
     ]
 
@@ -61,10 +62,10 @@ def _near(quotient: float) -> bool:
     return 1 / 1.1 < quotient < 1.1
 
 
-def _cpsgd(rows: Sequence[Row]) -> list[sum_rows.Finding]:
-    found = [row for row in rows if row["line"] == "cpsgd" and row["mse"] is not None]
+def _cpsgd(rows: Sequence[Row], measure: str) -> list[sum_rows.Finding]:
+    found = [row for row in rows if row["line"] == "cpsgd" and row[measure] is not None]
     return [
-        (f"2^{r['bits']}, γ = {r['asked_scale']:g}, ε = {r['epsilon']:g}", r["mse"], r["mse"] > 1e4)
+        (f"2^{r['bits']}, γ = {r['asked_scale']:g}, ε = {r['epsilon']:g}", r[measure], r[measure] > 1e4)
         for r in found
     ]
 
