@@ -67,7 +67,9 @@ def plain_numpy(
     step = 1
     while step < d:
         pairs = x.reshape(-1, 2, step)
-        x = np.concatenate((pairs[:, :1] + pairs[:, 1:], pairs[:, :1] - pairs[:, 1:]), axis=1).reshape(-1)
+        total = pairs[:, 0] + pairs[:, 1]
+        np.subtract(pairs[:, 0], pairs[:, 1], out=pairs[:, 1])
+        pairs[:, 0] = total
         step *= 2
     x *= scale / np.sqrt(d)
     norm = np.linalg.norm(x)
