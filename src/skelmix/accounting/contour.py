@@ -1,0 +1,162 @@
+"""Contour integrals: how far hockey-stick divergences under many small coordinates are from the Gaussian's.
+
+For Re t = u the divergence of the product pair, given one more observation N(0,1) against N(s,1), is an integral of
+E[Π r_{x_j}^t]·exp((t²-t)s²/2)·e^(ε(1-t))/(t(t-1)) over the line; so is the Gaussian's. `contour_errors` bounds the integral of the
+modulus of the difference in three ranges of ω = Im t: by `Expansion.error`; by a bound on |E r_x^t| on a grid with a Lipschitz constant; and by
+the smoothing alone. Proof: docs/explanation/gaussian-certificates.md, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.accounting.expansion import Expansion, Ratios
+
+FloatArray = NDArray[np.float64]
+
+STEP = 1.0  # between the real parts of contours, in units of 1/mu
+_DECAY = 3.5  # the integrals end at Ω with Ω·s = this
+_FINE, _COARSE = 0.02, 0.2  # widths of the intervals of ω, in units of 1/mu
+_FINE_END = 10.0  # the Gaussian factor is e^-50 there
+_GRID = 0.25  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
+_SERIES_END = 1.0  # |t|·x·χ up to which the series serve in the middle range
+
+
+@dataclass(frozen=True)
+class Contour:
+    """The lines Re t = u and Re t = 1 - u, u = 1/2 + offset, with e(t) for both on a grid of ω."""
+
+    offset: float
+    nodes: FloatArray  # of ω, from 0
+    error: FloatArray  # radius²·e(t) at nodes[1:], the larger of both lines; finite
+    on_axis: float  # radius²·e(u)
+
+    @property
+    def start(self) -> float:
+        return float(self.nodes[-1])
+
+
+def contour(expansion: Expansion, radius: float, mu: float, offset: float) -> Contour:
+    """As far in ω as the series prove that the integrand is small."""
+    longest = 1.4 / expansion.c + _FINE_END / mu
+    nodes = np.concatenate(
+        [np.arange(0.0, _FINE_END, _FINE), np.arange(_FINE_END, max(longest * mu, 2 * _FINE_END), _COARSE)]
+    )
+    nodes = nodes / mu
+    error = np.zeros(len(nodes))
+    for u in {0.5 + offset, 0.5 - offset}:
+        error = np.maximum(error, expansion.error(u + 1j * nodes))
+    error *= radius**2
+    # stop where the error outweighs the Gaussian's decay: the middle range has a better bound from there
+    hopeless = ~((nodes * mu < 4) | (error < (nodes * mu) ** 2 / 4)) | ~np.isfinite(error)
+    count = int(np.argmax(hopeless)) if hopeless.any() else len(nodes)
+    return Contour(offset, nodes[:count], error[1:count], float(error[0]))
+
+
+def contour_end(smoothing: float) -> float:
+    """Ω: beyond it the smoothing alone makes the integrand small."""
+    return _DECAY / smoothing
+
+
+def contour_error(
+    line: Contour, expansion: Expansion, middle: Middle | None, radius: float, mu: float, smoothing: float
+) -> float:
+    """ln C_u: |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on Re t = 1 - u.
+
+    An upper sum: on each interval of ω the Gaussian factor is largest on the left, everything else on the right. `mu` is
+    that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three ranges.
+    """
+    if len(line.nodes) < 2:
+        return math.inf
+    end = contour_end(smoothing)
+    total2 = mu**2 + smoothing**2
+    left, right, error = line.nodes[:-1], line.nodes[1:], line.error
+    inside = left < end
+    left, right, error = left[inside], right[inside], error[inside]
+    real = line.offset**2 - 0.25  # u² - u
+    distance = np.hypot(real - right**2, 2 * line.offset * right)  # |t² - t|
+    with np.errstate(over="ignore"):
+        body = np.exp(error - left**2 * (total2 / 2)) * -np.expm1(-error) / distance
+    integral = float((body * (right - left)).sum())
+    if line.start < end:
+        if middle is None:
+            return math.inf
+        integral += middle.integral(line, radius, mu, smoothing, end)
+    # beyond Ω only the smoothing is used: |E r^t| <= E r^u <= exp(radius²(A(u) + e(u)))
+    beyond = max(end, float(right[-1]))
+    integral += (math.exp(min(line.on_axis, 700.0)) + 1) * math.exp(-((beyond * smoothing) ** 2) / 2) / beyond
+    return real * total2 / 2 + math.log(integral / math.pi) if 0 < integral < math.inf else math.inf
+
+
+class Middle:
+    """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b], where the series for x = b prove nothing any more."""
+
+    def __init__(
+        self, values: Ratios, b: float, end: float, lowest: float, highest: float, chi: float
+    ) -> None:
+        self.end = end
+        self.chi = chi
+        self.b = b
+        largest = math.hypot(end, max(abs(lowest), abs(highest)))
+        self.split = min(b, _SERIES_END / (chi * largest))
+        self.series = Expansion(values, self.split, lowest, highest)
+        self.mass = values.mass
+        self.spans = self._spans(values, _GRID / (chi * largest)) if self.split < b else []
+
+    def _spans(self, values: Ratios, width: float) -> list[tuple[float, float, FloatArray, FloatArray]]:
+        """(low, high, r - 1 at both ends) for pieces of (split, b] inside unit cells, at most `width` long."""
+        found = []
+        for s in range(math.floor(self.split), math.ceil(self.b)):
+            low, high = max(self.split, float(s)), min(self.b, s + 1.0)
+            if low >= high:
+                continue
+            edges = np.linspace(low, high, math.ceil((high - low) / width) + 1)
+            start, end = values.lift(low), values.lift(high)
+            for a, z in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                at = [start + (end - start) * ((x - low) / (high - low)) for x in (a, z)]
+                found.append((a, z, at[0], at[1]))
+        return found
+
+    def integral(self, line: Contour, radius: float, mu: float, smoothing: float, end: float) -> float:
+        """Bound on the integral over [line.start, end] of (|E Π r^t| + |Gaussian|)·e^(-(ω²+u-u²)s²/2)/|t²-t|, over e^((u²-u)mu_total²/2)."""
+        count = max(1, math.ceil((end - line.start) * self.b * self.chi / _GRID))
+        nodes = np.linspace(line.start, end, count + 1)
+        left, right = nodes[:-1], nodes[1:]
+        real = line.offset**2 - 0.25
+        worst = np.full(count, -math.inf)
+        for u in {0.5 + line.offset, 0.5 - line.offset}:
+            worst = np.maximum(worst, self._log_bound(u, left, right))
+        gaussian = -(left**2) * mu**2 / 2
+        product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
+        distance = np.hypot(real - left**2, 2 * line.offset * left)
+        body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
+        return float((body * (right - left)).sum())
+
+    def _log_bound(self, u: float, left: FloatArray, right: FloatArray) -> FloatArray:
+        """β on each interval of ω: an upper bound on ln|E r_x^t|/x² over 0 < x <= b."""
+        t = u + 1j * right
+        # Re A falls with ω: taken on the left; e grows: on the right
+        bound = self.series.gaussian(u + 1j * left).real + self.series.error(t)
+        size = np.abs(t)
+        for low, high, start, end in self.spans:
+            lift = (start + end) / 2
+            weight = self.mass * np.exp(u * np.log1p(lift))
+            total = float(weight.sum())
+            keep = weight > 1e-18 * total
+            dropped = float(weight[~keep].sum())
+            logs = np.log1p(lift[keep])
+            kept = weight[keep]
+            logs = logs - float(kept @ logs) / total
+            middle = (left + right) / 2
+            angles = np.outer(middle, logs)
+            value = np.hypot(np.cos(angles) @ kept, np.sin(angles) @ kept)
+            along_omega = (right - left) / 2 * float(kept @ np.abs(logs))
+            reach = np.maximum(np.exp((u - 1) * np.log1p(start)), np.exp((u - 1) * np.log1p(end)))
+            along_x = size * float(self.mass @ (reach * np.abs(end - start))) / 2
+            log = np.log(value + along_omega + along_x + 3 * dropped + 1e-12 * total)
+            bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
+        return np.asarray(bound)
