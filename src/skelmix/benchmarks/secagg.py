@@ -1,0 +1,239 @@
+"""Secure aggregation by phase: each client's work, the server's unmasking, bytes; beside the bare keystream
+of the same masks and, when flwr is installed, beside Flower's SecAgg+ primitives doing the same unmasking.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from skelmix.noise.entropy import system_entropy
+from skelmix.secagg import masking
+from skelmix.secagg.client import Client
+from skelmix.secagg.in_memory import secure_sum
+from skelmix.secagg.keys import KeyPair
+from skelmix.secagg.server import Server
+from skelmix.secagg.settings import Settings
+from skelmix.validation import whole
+
+DROPOUT = 0.1
+PHASES = ("share", "masked", "unmask")
+_REPEATS = 5
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _round(n: int, dimension: int, bits: int, absent: int) -> dict[str, Any]:
+    """One round through real messages, honest-but-curious, `absent` participants dropping before "masked"."""
+    server = Server(Settings(dimension, bits, threshold=n - math.floor(DROPOUT * n)))
+    clients = [Client(p, KeyPair.generate()) for p in range(n)]
+    vector = np.frombuffer(system_entropy().bytes(4 * dimension), np.uint32) >> np.uint32(32 - bits)
+    clock: dict[str, list[float]] = {phase: [] for phase in PHASES}
+    sent = [0] * n
+    received = [0] * n
+    for client in clients:
+        server.advertise(client.advertise())
+    requests = server.close_advertise()
+    for phase in PHASES:
+        for p, data in requests.items():
+            if phase == "masked" and p < absent:
+                continue
+            extra = (vector,) if phase == "masked" else ()
+            start = time.perf_counter()
+            answer = getattr(clients[p], phase)(data, *extra)
+            clock[phase].append(time.perf_counter() - start)
+            getattr(server, phase)(answer)
+            sent[p] += len(answer)
+            received[p] += len(data)
+            if phase == "masked":
+                upload = len(answer)
+        if phase != "unmask":
+            requests = getattr(server, f"close_{phase}")()
+    unmask = _seconds(server.close_unmask)
+    graph = server.graph
+    return {
+        "degree": graph.degree if graph else 0,
+        "share_threshold": graph.share_threshold if graph else 0,
+        "client_seconds": {phase: statistics.median(times) for phase, times in clock.items()},
+        "server_unmask_seconds": unmask,
+        "bytes_sent": int(statistics.median(sent[absent:])),
+        "bytes_received": int(statistics.median(received[absent:])),
+        "masked_input_bytes": upload,
+    }
+
+
+def _masking(count: int, dimension: int, bits: int) -> dict[str, float]:
+    """Seconds to mask with `count` masks, and to make their keystreams and throw them away; in turns."""
+    keys = [system_entropy().bytes(32) for _ in range(count)]
+    vector = np.zeros(dimension, masking.word_type(bits))
+    zeros, buffer = bytes(vector.nbytes), bytearray(vector.nbytes)
+
+    def keystream() -> None:
+        for key in keys:
+            Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update_into(zeros, buffer)
+
+    pairs = [
+        (_seconds(keystream), _seconds(lambda: masking.apply(vector, keys, []))) for _ in range(_REPEATS)
+    ]
+    bare, masked = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return {"keystream_seconds": bare, "masking_seconds": masked}
+
+
+def flower_unmask(n: int, dimension: int, bits: int, absent: int) -> float:
+    """Seconds of Flower's own primitives for the server's unmasking: the loop of its SecAgg+ workflow, full
+    graph.
+
+    The shares are made beforehand; combining them, expanding the masks and removing them is what is timed.
+    """
+    from flwr.common.secure_aggregation.crypto import shamir
+    from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
+    from flwr.common.secure_aggregation.ndarrays_arithmetic import (
+        parameters_addition,
+        parameters_mod,
+        parameters_subtraction,
+    )
+    from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+    from flwr.supercore.primitives import asymmetric as keys
+
+    pairs = [keys.generate_key_pairs() for _ in range(n)]
+    need = n - math.floor(DROPOUT * n)
+    shares = []
+    for p, (private, _) in enumerate(pairs):
+        secret = keys.private_key_to_bytes(private) if p < absent else system_entropy().bytes(32)
+        shares.append(shamir.create_shares(secret, need, n)[absent:])
+    total = [np.zeros(dimension, np.int64)]
+    published = [keys.public_key_to_bytes(public) for _, public in pairs]
+    modulus = 1 << bits
+    shape: list[tuple[int, ...]] = [(dimension,)]
+    start = time.perf_counter()
+    for p in range(n):
+        secret = shamir.combine_shares(shares[p])
+        if p >= absent:
+            total = parameters_subtraction(total, pseudo_rand_gen(secret, modulus, shape))
+            continue
+        for other in range(n):
+            if other == p:
+                continue
+            private, public = keys.bytes_to_private_key(secret), keys.bytes_to_public_key(published[other])
+            shared = generate_shared_key(private, public)
+            mask = pseudo_rand_gen(shared, modulus, shape)
+            combine = parameters_addition if p > other else parameters_subtraction
+            total = combine(total, mask)
+    parameters_mod(total, modulus)
+    return time.perf_counter() - start
+
+
+def run(
+    participants: Sequence[int] = (10, 50, 240, 1000),
+    dimension: int = 65_536,
+    bits: Sequence[int] = (8, 16),
+    flower: bool = True,
+) -> dict[str, Any]:
+    """Medians over the clients of a round for each number of participants and bits, with 0 % and 10 %
+    dropouts.
+
+    Thresholds are set for 10 % dropouts. `flower` measures Flower's primitives at 50 participants and 8 bits,
+    if flwr is installed. The bars are computed from what was measured.
+    """
+    whole(1, dimension=dimension)
+    secure_sum(
+        np.ones((3, 8), np.uint8), modulus=256, threshold=2
+    )  # imports and compilation outside the clock
+    rows = []
+    for b in bits:
+        for n in participants:
+            full = _round(n, dimension, b, absent=0)
+            part = _round(n, dimension, b, absent=math.floor(DROPOUT * n))
+            row = {"participants": n, "bits": b, **full, **_masking(full["degree"] + 1, dimension, b)}
+            row["server_unmask_seconds_dropouts"] = part["server_unmask_seconds"]
+            row["client_total_seconds"] = sum(full["client_seconds"].values())
+            row["upload_expansion"] = full["masked_input_bytes"] / math.ceil(dimension * b / 8)
+            row["masking_speed_of_keystream"] = row["keystream_seconds"] / row["masking_seconds"]
+            rows.append(row)
+    result: dict[str, Any] = {"dimension": dimension, "dropout": DROPOUT, "rows": rows, "flower": None}
+    if flower and importlib.util.find_spec("flwr") is not None:
+        absent = math.floor(DROPOUT * 50)
+        ours = _round(50, dimension, 8, absent)["server_unmask_seconds"]
+        theirs = flower_unmask(50, dimension, 8, absent)
+        result["flower"] = {"participants": 50, "bits": 8, "skelmix_seconds": ours, "flower_seconds": theirs}
+    vectors = (np.full(dimension, i % 256, np.uint8) for i in range(240))
+    whole_round = _seconds(lambda: secure_sum(vectors, modulus=256, threshold=216, participants=240))
+    result["in_memory_240_seconds"] = whole_round
+    result["bars"] = _bars(result)
+    return result
+
+
+def _bars(result: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = result["rows"]
+    times = {(r["participants"], r["bits"]): r["client_total_seconds"] for r in rows}
+    bars = [
+        ("masking speed over bare keystream", min(r["masking_speed_of_keystream"] for r in rows), ">=", 0.5),
+        ("upload over d·b/8", max(r["upload_expansion"] for r in rows), "<", 1.02),
+        ("in-memory round, n = 240, b = 8, seconds", result["in_memory_240_seconds"], "<", 10.0),
+    ]
+    growth = [times[1000, b] / times[240, b] for b in (8, 16) if {(240, b), (1000, b)} <= times.keys()]
+    if growth:
+        bars.append(("client time, n = 1000 over n = 240", max(growth), "<", 1.5))
+    if result["flower"]:
+        ratio = result["flower"]["flower_seconds"] / result["flower"]["skelmix_seconds"]
+        bars.append(("unmask n = 50, times faster than Flower's primitives", ratio, ">=", 100.0))
+    return [
+        {"bar": name, "measured": value, "limit": f"{sign} {limit:g}", "met": _met(value, sign, limit)}
+        for name, value, sign, limit in bars
+    ]
+
+
+def _met(value: float, sign: str, limit: float) -> bool:
+    return value >= limit if sign == ">=" else value < limit
+
+
+def table(result: dict[str, Any]) -> RenderableType:
+    """What `run` returned: milliseconds and bytes by number of participants, then the bars."""
+    shown = Table(
+        title=f"Secure aggregation, d = {result['dimension']:,}; milliseconds, medians over clients"
+    )
+    for name in (
+        "n",
+        "bits",
+        "degree",
+        *PHASES,
+        "masks",
+        "keystream",
+        "unmask",
+        "unmask 10 %",
+        "sent",
+        "received",
+    ):
+        shown.add_column(name, justify="right")
+    for r in result["rows"]:
+        seconds = (
+            *(r["client_seconds"][phase] for phase in PHASES),
+            r["masking_seconds"],
+            r["keystream_seconds"],
+            r["server_unmask_seconds"],
+            r["server_unmask_seconds_dropouts"],
+        )
+        shown.add_row(
+            *(str(r[key]) for key in ("participants", "bits", "degree")),
+            *(f"{1000 * value:.2f}" for value in seconds),
+            *(f"{r[key]:,}" for key in ("bytes_sent", "bytes_received")),
+        )
+    bars = Table(title="Bars")
+    for name in ("what", "measured", "limit", "met"):
+        bars.add_column(name)
+    for bar in result["bars"]:
+        bars.add_row(bar["bar"], f"{bar['measured']:.4g}", bar["limit"], "yes" if bar["met"] else "NO")
+    return Group(shown, bars)
