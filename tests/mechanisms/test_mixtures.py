@@ -1,5 +1,7 @@
 """The mixtures follow exactly the law that the paper states: Algorithms 1 and 2, 11 and 12."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -212,3 +214,14 @@ def test_noise_for_a_multiplier_is_the_gaussians_when_noise_is_wide():
     assert (
         few.noise_for_multiplier(0.7) > 1.05 * (0.7 * 2) ** 2 / 2
     )  # small noise hides less than a Gaussian's
+
+
+@pytest.mark.parametrize("kind", [SkellamMixture, GaussianMixture])
+@pytest.mark.parametrize("order", [2, 5, 9])
+def test_the_largest_linf_is_the_last_at_which_the_papers_theorem_holds(kind, order):
+    mechanism = kind(dimension=64, bits=8, scale=64.0, clip_norm=1.0, total_noise=6e4, shares=100)
+    largest = mechanism.largest_linf(order)
+    assert largest > 1
+    for linf, holds in ((largest, True), (largest + 1, False)):
+        curve = replace(mechanism, clip=MixtureClip(linf=linf)).rdp((order,))
+        assert (order in curve.orders) is holds
