@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Server
@@ -29,7 +30,8 @@ def cast(n: int, settings: Settings, *, round: int = 0) -> tuple[Server, dict[in
     identities = {p: Identity.generate() for p in numbers}
     trusted = {p: identity.public for p, identity in identities.items()}
     return server, {
-        p: Client(p, KeyPair.generate(), identity=identities[p], trusted=trusted) for p in numbers
+        p: Client(p, KeyPair.generate(), identity=identities[p], trusted=trusted, attendance=Attendance())
+        for p in numbers
     }
 
 

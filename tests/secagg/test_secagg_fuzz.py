@@ -109,7 +109,8 @@ class Net:
 
     def restart(self, p: int) -> None:
         old = self.clients[p]
-        fresh = Client(p, old._channel, identity=old._identity, trusted=old._trusted)
+        kept = {"identity": old._identity, "trusted": old._trusted, "attendance": old._attendance}
+        fresh = Client(p, old._channel, **kept)
         fresh.restore(old.secret_state())
         self.clients[p] = fresh
 

@@ -8,6 +8,7 @@ import pytest
 from secagg_helper import cast, play
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
 from skelmix.secagg import messages
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.failures import (
     DuplicateMessage,
@@ -272,14 +273,14 @@ def test_settings_that_break_a_rule_are_refused_by_the_client_whatever_the_serve
 
 def test_identities_come_from_trusted_and_not_from_the_server():
     server, clients = cast(3, replace(MALICIOUS, threshold=2))
-    impostor = Client(12, KeyPair.generate(), identity=Identity.generate())
+    impostor = Client(12, KeyPair.generate(), identity=Identity.generate(), attendance=Attendance())
     for member in (clients[10], clients[11], impostor):
         server.advertise(member.advertise())
     requests = server.close_advertise()
     refuses(NotAuthentic, lambda: clients[10].share(requests[10]), clients[10].secret_state)
     with pytest.raises(UnsafeRequest, match="trusted"):
         impostor.share(requests[12])
-    unarmed = Client(11, clients[11]._channel)
+    unarmed = Client(11, clients[11]._channel, attendance=Attendance())
     with pytest.raises(UnsafeRequest, match="identity"):
         unarmed.share(requests[11])
 
@@ -329,16 +330,20 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
 
         def __init__(self, client):
             self.long_lived = (client.participant, client._channel, client._identity, client._trusted)
+            self.joined = None if client._attendance is None else client._attendance.to_bytes()
             self.state = client.secret_state()
 
         def __getattr__(self, phase):
             participant, channel, identity, trusted = self.long_lived
-            client = Client(participant, KeyPair(channel.secret_bytes()), identity=identity, trusted=trusted)
+            attendance = None if self.joined is None else Attendance.from_bytes(self.joined)
+            key = KeyPair(channel.secret_bytes())
+            client = Client(participant, key, identity=identity, trusted=trusted, attendance=attendance)
             client.restore(self.state)
 
             def call(*arguments):
                 answer = getattr(client, phase)(*arguments)
                 self.state = client.secret_state()
+                self.joined = None if attendance is None else attendance.to_bytes()
                 return answer
 
             return call
@@ -385,3 +390,27 @@ def test_a_wrong_share_is_noticed_and_the_sum_is_not_given_out():
         with pytest.raises(RoundFailed, match="do not fit"):
             play(server, clients, np.ones((4, 4), int), tamper=lie, silent={"masked": {12}})
         assert server.phase is Phase.FAILED
+
+
+def test_no_round_is_joined_twice_in_the_malicious_model():
+    _, clients, requests = up_to("share", MALICIOUS)
+    first = clients[10]
+    kept = {"identity": first._identity, "trusted": first._trusted}
+    with pytest.raises(UnsafeRequest, match="attendance"):
+        Client(10, first._channel, **kept).share(requests[10])
+    second = Client(10, first._channel, attendance=first._attendance, **kept)
+    first.share(requests[10])
+    refuses(UnsafeRequest, lambda: second.share(requests[10]), second.secret_state)
+    restored = Attendance.from_bytes(first._attendance.to_bytes())
+    with pytest.raises(UnsafeRequest, match="joined before"):
+        restored.join(b"s" * 16, 0)
+    restored.join(b"s" * 16, 1)
+    restored.join(b"t" * 16, 0)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", b"\x92\x01\x91\x92\xa1x\x00", b"\x92\x02\x90", b"\x92\x01\x05"]
+)
+def test_damaged_attendance_is_refused(data):
+    with pytest.raises(CorruptState):
+        Attendance.from_bytes(data)

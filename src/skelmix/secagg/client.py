@@ -18,6 +18,7 @@ from skelmix.errors import CorruptState
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.secagg import checks, masking, messages, sharing
 from skelmix.secagg import settings as rules
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.failures import MalformedMessage, OutOfOrder, UnsafeRequest, WrongRound
 from skelmix.secagg.keys import (
     Identity,
@@ -62,8 +63,8 @@ class Client:
 
     participant: the long-lived number of this participant, in [0, 2^64).
     channel: its long-lived X25519 key.
-    identity, trusted: needed in the malicious model: the signing key, and every participant's Ed25519 public
-      key as learnt from a source that the server does not control.
+    identity, trusted, attendance: needed in the malicious model: the signing key, every participant's Ed25519
+      public key as learnt from a source that the server does not control, and the rounds joined so far.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Client:
         *,
         identity: Identity | None = None,
         trusted: Mapping[int, bytes] | None = None,
+        attendance: Attendance | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         whole(0, 2**64 - 1, participant=participant)
@@ -81,6 +83,7 @@ class Client:
         self._channel = channel
         self._identity = identity
         self._trusted = trusted
+        self._attendance = attendance
         self._entropy = entropy or system_entropy()
         self._round: _Round | None = None
         self._agreed: dict[int, bytes] = {}  # channel secrets, kept for the next phase but never written out
@@ -131,6 +134,8 @@ class Client:
             signature=b"",
         )
         encoded = self._encode(answer, request)
+        if self._attendance is not None:
+            self._attendance.join(request.session, request.round)
         self._round = _Round(request, bytearray(mask.secret_bytes()), bytearray(seed), own_seed_share)
         self._agreed = agreed
         self.phase = Phase.MASKED
@@ -302,6 +307,10 @@ class Client:
             raise WrongRound("a request of another session or round: refused")
 
     def _check(self, request: ShareRequest) -> None:
+        if self._attendance is not None:
+            self._attendance.check(request.session, request.round)
+        elif request.malicious:
+            raise UnsafeRequest("the malicious model needs attendance=: no round may be joined twice")
         settings, graph = checks.rules_of(request)
         checks.own_place(request, graph, self.participant, self._channel.public)
         if settings.malicious:

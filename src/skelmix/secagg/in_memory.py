@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
 from skelmix.secagg import masking
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Requests, Server
@@ -107,7 +108,14 @@ def _clients(count: int, malicious: bool, entropy: Entropy | None) -> dict[int, 
     identities = [Identity.generate(entropy) for _ in range(count)]
     trusted = {i: identity.public for i, identity in enumerate(identities)}
     return {
-        i: Client(i, KeyPair.generate(entropy), identity=identity, trusted=trusted, entropy=entropy)
+        i: Client(
+            i,
+            KeyPair.generate(entropy),
+            identity=identity,
+            trusted=trusted,
+            attendance=Attendance(),
+            entropy=entropy,
+        )
         for i, identity in enumerate(identities)
     }
 
