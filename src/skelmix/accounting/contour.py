@@ -9,12 +9,13 @@ the smoothing alone. Proof: docs/explanation/gaussian-certificates.md, section 3
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skelmix.accounting.expansion import Expansion, Ratios
+from skelmix.accounting.expansion import Expansion, Ratios, chi_square
 
 FloatArray = NDArray[np.float64]
 
@@ -22,8 +23,8 @@ STEP = 1.0  # between the real parts of contours, in units of 1/mu
 _DECAY = 3.5  # the integrals end at Ω with Ω·s = this
 _FINE, _COARSE = 0.02, 0.2  # widths of the intervals of ω, in units of 1/mu
 _FINE_END = 10.0  # the Gaussian factor is e^-50 there
-_GRID = 0.25  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
-_SERIES_END = 1.0  # |t|·x·χ up to which the series serve in the middle range
+_GRID = 0.2  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
+_SEGMENT = 1.35  # the middle range is cut into segments of ω with this ratio
 
 
 @dataclass(frozen=True)
@@ -93,70 +94,101 @@ def contour_error(
 
 
 class Middle:
-    """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b], where the series for x = b prove nothing any more."""
+    """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b] and ω in [start, end], where the series for x = b prove nothing any more."""
 
-    def __init__(
-        self, values: Ratios, b: float, end: float, lowest: float, highest: float, chi: float
-    ) -> None:
-        self.end = end
-        self.chi = chi
-        self.b = b
-        largest = math.hypot(end, max(abs(lowest), abs(highest)))
-        self.split = min(b, _SERIES_END / (chi * largest))
-        self.series = Expansion(values, self.split, lowest, highest)
-        self.mass = values.mass
-        self.spans = self._spans(values, _GRID / (chi * largest)) if self.split < b else []
-
-    def _spans(self, values: Ratios, width: float) -> list[tuple[float, float, FloatArray, FloatArray]]:
-        """(low, high, r - 1 at both ends) for pieces of (split, b] inside unit cells, at most `width` long."""
-        found = []
-        for s in range(math.floor(self.split), math.ceil(self.b)):
-            low, high = max(self.split, float(s)), min(self.b, s + 1.0)
-            if low >= high:
-                continue
-            edges = np.linspace(low, high, math.ceil((high - low) / width) + 1)
-            start, end = values.lift(low), values.lift(high)
-            for a, z in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                at = [start + (end - start) * ((x - low) / (high - low)) for x in (a, z)]
-                found.append((a, z, at[0], at[1]))
-        return found
+    def __init__(self, values: Ratios, b: float, start: float, end: float, highest: float) -> None:
+        count = max(1, math.ceil(math.log(end / start) / math.log(_SEGMENT)))
+        edges = np.geomspace(start, end, count + 1).tolist()
+        self.segments = [
+            _Segment(values, b, low, high, highest) for low, high in zip(edges[:-1], edges[1:], strict=True)
+        ]
 
     def integral(self, line: Contour, radius: float, mu: float, smoothing: float, end: float) -> float:
-        """Bound on the integral over [line.start, end] of (|E Π r^t| + |Gaussian|)·e^(-(ω²+u-u²)s²/2)/|t²-t|, over e^((u²-u)mu_total²/2)."""
-        count = max(1, math.ceil((end - line.start) * self.b * self.chi / _GRID))
-        nodes = np.linspace(line.start, end, count + 1)
-        left, right = nodes[:-1], nodes[1:]
-        real = line.offset**2 - 0.25
-        worst = np.full(count, -math.inf)
-        for u in {0.5 + line.offset, 0.5 - line.offset}:
-            worst = np.maximum(worst, self._log_bound(u, left, right))
-        gaussian = -(left**2) * mu**2 / 2
-        product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
-        distance = np.hypot(real - left**2, 2 * line.offset * left)
-        body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
-        return float((body * (right - left)).sum())
+        """Bound on the integral over [line.start, end] of (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t|.
 
-    def _log_bound(self, u: float, left: FloatArray, right: FloatArray) -> FloatArray:
+        Both factors are taken over the Gaussian's value on the axis, exp((u²-u)mu²/2).
+        """
+        real = line.offset**2 - 0.25
+        total = 0.0
+        for segment in self.segments:
+            low, high = max(segment.low, line.start), min(segment.high, end)
+            if low >= high:
+                continue
+            nodes = np.linspace(low, high, math.ceil((high - low) / segment.width) + 1)
+            left, right = nodes[:-1], nodes[1:]
+            worst = np.maximum(
+                segment.log_bound(0.5 + line.offset, left, right),
+                segment.log_bound(0.5 - line.offset, left, right),
+            )
+            gaussian = -(left**2) * mu**2 / 2
+            product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
+            distance = np.hypot(real - left**2, 2 * line.offset * left)
+            body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
+            total += float((body * (right - left)).sum())
+        return total
+
+
+class _Segment:
+    """One range [low, high] of ω: the series for x up to `split`, a grid with Lipschitz constants for the rest."""
+
+    def __init__(self, values: Ratios, b: float, low: float, high: float, highest: float) -> None:
+        self.low, self.high = low, high
+        self.mass = values.mass
+        corners = np.array([highest + 1j * high, 1 - highest + 1j * high])
+        self.split = min(b, 0.95 / (math.sqrt(chi_square(values)) * abs(corners[0])))
+        for _ in range(40):
+            self.series = Expansion(values, self.split, 1 - highest, highest)
+            if (self.series.error(corners) <= -0.5 * self.series.gaussian(corners).real).all():
+                break
+            self.split *= 0.8
+        chi = math.sqrt(self.series.chi2)
+        self.width = _GRID / (b * chi)
+        self.spans = list(self._spans(values, b, _GRID / (chi * math.hypot(high, highest))))
+
+    def _spans(
+        self, values: Ratios, b: float, width: float
+    ) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
+        """(low, high, r - 1 at both ends) for pieces of (split, b] inside unit cells, at most `width` long."""
+        for s in range(math.floor(self.split), math.ceil(b)):
+            low, high = max(self.split, float(s)), min(b, s + 1.0)
+            if low >= high:
+                continue
+            start, end = values.lift(low), values.lift(high)
+            edges = np.linspace(0.0, 1.0, math.ceil((high - low) / width) + 1).tolist()
+            for a, z in zip(edges[:-1], edges[1:], strict=True):
+                yield (
+                    low + a * (high - low),
+                    low + z * (high - low),
+                    start + (end - start) * a,
+                    start + (end - start) * z,
+                )
+
+    def log_bound(self, u: float, left: FloatArray, right: FloatArray) -> FloatArray:
         """β on each interval of ω: an upper bound on ln|E r_x^t|/x² over 0 < x <= b."""
-        t = u + 1j * right
         # Re A falls with ω: taken on the left; e grows: on the right
-        bound = self.series.gaussian(u + 1j * left).real + self.series.error(t)
-        size = np.abs(t)
+        bound = self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right)
+        size = np.hypot(u, right)
         for low, high, start, end in self.spans:
-            lift = (start + end) / 2
-            weight = self.mass * np.exp(u * np.log1p(lift))
-            total = float(weight.sum())
-            keep = weight > 1e-18 * total
-            dropped = float(weight[~keep].sum())
-            logs = np.log1p(lift[keep])
-            kept = weight[keep]
-            logs = logs - float(kept @ logs) / total
-            middle = (left + right) / 2
-            angles = np.outer(middle, logs)
-            value = np.hypot(np.cos(angles) @ kept, np.sin(angles) @ kept)
-            along_omega = (right - left) / 2 * float(kept @ np.abs(logs))
-            reach = np.maximum(np.exp((u - 1) * np.log1p(start)), np.exp((u - 1) * np.log1p(end)))
-            along_x = size * float(self.mass @ (reach * np.abs(end - start))) / 2
-            log = np.log(value + along_omega + along_x + 3 * dropped + 1e-12 * total)
+            modulus = self._modulus(u, left, right, start, end)
+            steep = np.maximum(np.exp((u - 1) * np.log1p(start)), np.exp((u - 1) * np.log1p(end)))
+            along_x = size * float(self.mass @ (steep * np.abs(end - start))) / 2
+            log = np.log(modulus + along_x)
             bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
         return np.asarray(bound)
+
+    def _modulus(
+        self, u: float, left: FloatArray, right: FloatArray, start: FloatArray, end: FloatArray
+    ) -> FloatArray:
+        """Bound on |E r^t| at the middle of the piece of x, for all ω of each interval."""
+        lift = (start + end) / 2
+        weight = self.mass * np.exp(u * np.log1p(lift))
+        total = float(weight.sum())
+        keep = weight > 1e-16 * total
+        dropped = float(weight[~keep].sum())
+        kept = weight[keep]
+        logs = np.log1p(lift[keep])
+        logs = logs - float(kept @ logs) / total  # a phase: the modulus does not change, the Lipschitz constant does
+        angles = np.outer((left + right) / 2, logs)
+        value = np.hypot(np.cos(angles) @ kept, np.sin(angles) @ kept)
+        along_omega = (right - left) / 2 * float(kept @ np.abs(logs))
+        return np.asarray(value + along_omega + dropped + 1e-12 * total)

@@ -60,7 +60,8 @@ class Ratios:
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
-    reach = table.reach - 1 - largest_shift
+    """As far out as the masses are above 1e-50, so that shifts by up to `largest_shift` stay inside the table."""
+    reach = min(table.reach - 1 - largest_shift, int(np.count_nonzero(table.mass > 1e-50)))
     half = table.mass[: reach + 1]
     return Ratios(np.concatenate([half[:0:-1], half]), table, reach)
 
@@ -183,11 +184,17 @@ def _undominated(rows: FloatArray) -> FloatArray:
     return np.array(kept)
 
 
+def _powers(values: FloatArray) -> FloatArray:
+    """values^l for l = 0..L-1, as rows."""
+    found = np.ones((MOMENTS, len(values)))
+    for l in range(1, MOMENTS):
+        np.multiply(found[l - 1], values, out=found[l])
+    return found
+
+
 def _moments(mass: FloatArray, start: FloatArray, slope: FloatArray) -> FloatArray:
     """(L, L): coefficient of p^i in E[(start + p·slope)^l]."""
-    starts = start ** np.arange(MOMENTS)[:, None]
-    slopes = slope ** np.arange(MOMENTS)[:, None]
-    joint = (starts * mass) @ slopes.T  # E[start^a slope^i]
+    joint = (_powers(start) * mass) @ _powers(slope).T  # E[start^a slope^i]
     found = np.zeros((MOMENTS, MOMENTS))
     for l in range(2, MOMENTS):
         for i in range(l + 1):
@@ -197,17 +204,15 @@ def _moments(mass: FloatArray, start: FloatArray, slope: FloatArray) -> FloatArr
 
 def _sizes(mass: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
     """Bounds on |E[v^l]| for all v between start and end (pointwise, on one line): even l are convex along it, odd l are not."""
-    widest, length = np.maximum(np.abs(start), np.abs(end)), np.abs(end - start)
-    found = np.zeros(MOMENTS)
-    for l in range(2, MOMENTS):
-        if l % 2 == 0:
-            found[l] = max(mass @ start**l, mass @ end**l)
-        elif not start.any():  # E[v^l] = p^l·E[end^l]
-            found[l] = abs(mass @ end**l)
-        else:
-            middle = abs(mass @ ((start + end) / 2) ** l)
-            found[l] = middle + l / 2 * (mass @ (widest ** (l - 1) * length))
-    return found
+    starts, ends = _powers(start) @ mass, _powers(end) @ mass
+    if not start.any():  # E[v^l] = p^l·E[end^l]
+        return np.abs(ends)
+    middles = _powers((start + end) / 2) @ mass
+    widest = _powers(np.maximum(np.abs(start), np.abs(end))) @ (mass * np.abs(end - start))
+    found = np.maximum(starts, ends)
+    for l in range(3, MOMENTS, 2):
+        found[l] = abs(middles[l]) + l / 2 * widest[l - 1]
+    return np.asarray(found)
 
 
 def _cumulants(moments: FloatArray, c: float) -> FloatArray:

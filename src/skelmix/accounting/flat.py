@@ -36,7 +36,7 @@ _SMOOTHING = (
     0.2,
     0.3,
 )  # extra Gaussian observation, as a share of mu
-_LONGEST_MIDDLE = 6.0  # of |t|·linf·χ at the end of the contours: the grid's cost grows with its square
+_LONGEST_MIDDLE = 2.6  # of |t|·linf·χ at the end of the contours: the grid's cost grows with its square
 _EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
 _MU_CELLS = 16
 _LARGEST_ETA = 0.5  # beyond, other bounds are better
@@ -73,9 +73,8 @@ def flat_certificate(
     for share in _shares(linf / radius):
         smoothing = share * ideal
         end = contour_end(smoothing)
-        middle = None
-        if min(line.start for line in lines) < end:
-            middle = Middle(values, linf, end, 1 - highest, highest, math.sqrt(expansion.chi2))
+        start = min(line.start for line in lines)
+        middle = Middle(values, linf, start, end, highest) if 0 < start < end else None
         errors = np.array(
             [contour_error(line, expansion, middle, radius, ideal, smoothing) for line in lines]
         )
@@ -88,7 +87,7 @@ def flat_certificate(
             f"linf = {linf:.4g} is too large against radius = {radius:.4g} for a flat certificate at this noise; lower linf, "
             "or use bound='gdp' or bound='rdp'"
         )
-    best *= 1 + 1e-9 + expansion.rounding
+    best *= 1 + 1e-9  # rounding of what follows the expansion, which carries its own
     return GaussianCertificate("flat", best, slack, ideal, radius, dimension, linf)
 
 
