@@ -1,0 +1,215 @@
+"""Rényi moments of one coordinate, summed over the integers with every error on the safe side.
+
+P0 is an even integer law with pmf exp(L), P_x the law of x rounded at random plus that noise: weight 1-p at the shift s and p at
+s+1. The kernels return upper bounds on ln E_P0[(P_x/P0)^α] and ln E_P0[(P_x/P0)^(1-α)], and the branch and bound that needs them.
+Proofs: docs/explanation/tight-bound.md.
+
+Error budget. L is good to 1e-14 + 4·2^-53·|L|. A term is exp(L + c·lnW) with |L| < 4000 and |c·lnW| < 8000 where it counts, so its relative error
+is below 4e-12·(a few), and below 1e-10 for the differences W^c - 1 - c(W-1) (`_excess`) at the variances that come here (at most 1e6). Terms are
+non-negative and at most 1e6 of them are added. `INFLATION` = 1e-9 covers all of it. Tails that are not summed are bounded by a geometric series,
+because the ratio of neighbouring terms falls monotonically: g(j) = L(j-1) - L(j) rises and is concave for j >= 1, up to `wiggle`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+INFLATION = 1e-9
+_SMALL = 0.05  # below this, ln Ξ is taken from the sum of Ξ - 1
+_CUT = 1e-20
+
+
+@njit(cache=True, nogil=True)
+def _log_ratio(k: int, s: int, p: float, L: Floats) -> float:
+    """ln(P_x(k)/P0(k)). p is in [0, 1]; p = 1 is the shift s+1."""
+    near = L[abs(k - s)]
+    if p == 0.0:
+        return near - L[abs(k)]
+    step = L[abs(k - s - 1)] - near
+    if step > 0.0:  # keep the larger of the two outside the logarithm
+        return (
+            near + step + math.log1p((1.0 - p) * math.expm1(-step)) - L[abs(k)]
+            if p < 1.0
+            else near + step - L[abs(k)]
+        )
+    return near + math.log1p(p * math.expm1(step)) - L[abs(k)] if p < 1.0 else near + step - L[abs(k)]
+
+
+@njit(cache=True, nogil=True)
+def _g(j: int, L: Floats) -> float:
+    return L[abs(j - 1)] - L[abs(j)]
+
+
+@njit(cache=True, nogil=True)
+def _up(k: int, c: float, s: int, L: Floats, wiggle: float) -> float:
+    """A bound on the logarithm of term(k+1)/term(k), outwards; falls with k from k = s+1 (c > 0) or 0 (c < 0) on.
+
+    For c < 0 the index k stands for the outcome -k.
+    """
+    if c > 0:
+        return -_g(k + 1, L) + c * (_g(k + 1, L) - _g(k - s, L)) + (2 * c + 1) * wiggle
+    return -_g(k + 1, L) - c * (_g(k + s + 2, L) - _g(k + 1, L)) + (1 - 2 * c) * wiggle
+
+
+@njit(cache=True, nogil=True)
+def _down(k: int, c: float, s: int, L: Floats, wiggle: float) -> float:
+    """A bound on the logarithm of term(k-1)/term(k), inwards; falls with k."""
+    if c > 0:
+        return _g(k, L) - c * (_g(k, L) - _g(k - s, L)) + (2 * c + 1) * wiggle
+    return _g(k, L) + c * (_g(k + s, L) - _g(k, L)) + (1 - 2 * c) * wiggle
+
+
+@njit(cache=True, nogil=True)
+def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: float) -> float:
+    """Upper bound on ln E_P0[(P_x/P0)^c], c = order or, in reverse, 1 - order; infinity if L is too short to say."""
+    c = float(1 - order) if reverse else float(order)
+    sign = -1 if reverse else 1
+    end = len(L) - s - 4
+    first = 1 if reverse else s + 2  # from here on the ratios of terms are monotone
+    low, high = first, end
+    while high - low > 1:  # the peak: only the speed depends on it
+        middle = (low + high) // 2
+        rise = L[middle + 1] - L[middle]
+        rise += c * (_log_ratio(sign * (middle + 1), s, p, L) - _log_ratio(sign * middle, s, p, L))
+        if rise > 0:
+            low = middle
+        else:
+            high = middle
+    top = L[low] + c * _log_ratio(sign * low, s, p, L)
+    total = 0.0
+    k = low
+    while True:  # outwards
+        term = math.exp(L[k] + c * _log_ratio(sign * k, s, p, L) - top)
+        total += term
+        if term < _CUT * total:
+            ratio = _up(k, c, s, L, wiggle)
+            if ratio < -1e-9:
+                total += term / -math.expm1(ratio)
+                break
+        k += 1
+        if k >= end:
+            return np.inf
+    k = low - 1
+    edge = c * _log_ratio(sign * (first - 1), s, p, L) - top  # bounds every ratio further in
+    while True:  # inwards, past 0 and out again on the other side if need be
+        size = abs(k)
+        if size >= end:
+            return np.inf
+        ratio_here = c * _log_ratio(sign * k, s, p, L)
+        term = math.exp(L[size] + ratio_here - top)
+        total += term
+        if term < _CUT * total:
+            if k > first:
+                ratio = _down(k, c, s, L, wiggle)
+                if ratio < -1e-9 and edge < math.log(_CUT * total):
+                    total += term / -math.expm1(ratio) + math.exp(edge)
+                    break
+            elif k < 0:
+                ratio = -_g(size + 1, L) + wiggle
+                if ratio < -1e-9:
+                    total += term / -math.expm1(ratio)
+                    break
+        k -= 1
+    result = math.log(total) + top
+    if result < _SMALL:
+        return math.log1p(_excess(c, s, p, sign, L, wiggle, end) * (1 + INFLATION))
+    return result * (1 + INFLATION)
+
+
+@njit(cache=True, nogil=True)
+def _excess(c: float, s: int, p: float, sign: int, L: Floats, wiggle: float, end: int) -> float:
+    """E_P0[W^c - 1 - c(W - 1)] = E_P0[W^c] - 1, a sum of non-negative terms, where it is small."""
+    total = 0.0
+    for direction in (1, -1):
+        k = 0 if direction == 1 else 1
+        while True:
+            if k >= end:
+                return np.inf
+            log_w = _log_ratio(sign * direction * k, s, p, L)
+            mass = math.exp(L[k])
+            total += mass * max(0.0, math.expm1(c * log_w) - c * math.expm1(log_w))
+            if L[k] < -75.0 and k > s + 2:
+                if direction == 1:  # terms below P0·W^c; and for c < 0, log_w < 0 here
+                    ratio, weight = _up(k, c, s, L, wiggle), math.exp(L[k] + c * log_w)
+                elif c > 0:  # W <= 1: below P0·(c - 1)
+                    ratio, weight = -_g(k + 1, L) + wiggle, mass * c
+                else:  # W >= 1: below -c·P0·W = -c·P_x
+                    ratio, weight = -_g(k - s, L) + wiggle, -c * math.exp(L[k - s - 1])
+                if ratio < -1e-9:
+                    total += weight / -math.expm1(ratio)
+                    break
+            k += 1
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _line_over_square(at_a: float, at_b: float, a: float, b: float) -> float:
+    """max of l(x)/x² on [a, b] for the line l through (a, at_a), (b, at_b)."""
+    slope = (at_b - at_a) / (b - a)
+    constant = at_a - slope * a
+    best = max(at_a / a**2, at_b / b**2)
+    if constant < 0 < slope:
+        x = -2 * constant / slope
+        if a < x < b:
+            best = max(best, (constant + slope * x) / x**2)
+    return best
+
+
+@njit(cache=True, nogil=True)
+def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, reverse: bool) -> float:
+    """An upper bound on D(x)/x² over [a, b] in one cell from D at its ends.
+
+    Reverse: D is convex in x, so below its chord. Forward: Ξ^(1/α) is convex, an L^α norm of something affine, so D is below
+    α/(α-1)·ln of a line; that is concave in x, so below its tangent in the middle.
+    """
+    if not (at_a < np.inf and at_b < np.inf):
+        return np.inf
+    if reverse:
+        return _line_over_square(at_a, at_b, a, b)
+    share = (order - 1) / order
+    half = 0.5 * share * (at_b - at_a)
+    middle = 0.5 * (at_a + at_b) + math.log(math.cosh(half)) / share
+    tilt = math.tanh(half) / share
+    return _line_over_square(middle - tilt, middle + tilt, a, b)
+
+
+@njit(cache=True, nogil=True)
+def cell_bound(
+    order: int,
+    s: int,
+    last: float,
+    at_s: float,
+    at_next: float,
+    goal: float,
+    reverse: bool,
+    L: Floats,
+    wiggle: float,
+) -> tuple[float, float, int]:
+    """(upper, lower) bounds on sup D(x)/x² over [s, min(s+1, last)], s >= 1, and the number of moments it took.
+
+    Splits intervals while their bound is above max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached
+    already; at_s and at_next are D at s and min(s+1, last).
+    """
+    right = min(s + 1.0, last)
+    lower = max(at_s / s**2, at_next / right**2)
+    upper, used = 0.0, 0
+    stack = [(float(s), right, at_s, at_next)]
+    while len(stack) > 0:
+        a, b, at_a, at_b = stack.pop()
+        found = bound_on_interval(at_a, at_b, a, b, order, reverse)
+        if found <= max(goal, lower * (1 + 1e-4)) or b - a < 1e-7 or used > 2000 or not found < np.inf:
+            upper = max(upper, found)
+            continue
+        x = 0.5 * (a + b)
+        at_x = log_moment(order, s, x - s, reverse, L, wiggle) / (order - 1)
+        used += 1
+        lower = max(lower, at_x / x**2)
+        stack.append((a, x, at_a, at_x))
+        stack.append((x, b, at_x, at_b))
+    return upper, lower, used
