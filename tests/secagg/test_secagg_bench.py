@@ -1,0 +1,30 @@
+"""The benchmark runs, names its bars and prints; what it measures is not a matter for the suite."""
+
+from rich.console import Console
+
+from skelmix.benchmarks import secagg
+
+
+def test_a_small_run_has_all_columns_and_bars():
+    result = secagg.run(participants=(4, 12), dimension=64, bits=(5, 16), flower=False, in_memory=12)
+    assert [(row["participants"], row["bits"]) for row in result["rows"]] == [
+        (4, 5),
+        (12, 5),
+        (4, 16),
+        (12, 16),
+    ]
+    for row in result["rows"]:
+        assert row["degree"] == row["participants"] - 1
+        assert row["masked_input_bytes"] <= 64 * row["bits"] // 8 + 140
+        assert set(row["client_seconds"]) == {"share", "masked", "unmask"}
+    assert result["flower"] is None
+    assert len(result["bars"]) == 3
+    console = Console(width=160, record=True, quiet=True)
+    console.print(secagg.table(result))
+
+
+def test_bars_are_met_on_the_right_side_of_their_limit():
+    assert secagg._met(0.5, ">=", 0.5)
+    assert not secagg._met(0.49, ">=", 0.5)
+    assert secagg._met(1.01, "<", 1.02)
+    assert not secagg._met(1.02, "<", 1.02)
