@@ -105,7 +105,7 @@ def table(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     for entry in result["by_dimension"]:
         rows.append(
             (
-                f"encode, one core, d = {entry['dimension']:,}",
+                f"encode, one vector, d = {entry['dimension']:,}",
                 f"{entry['seconds'] * micro:,.0f} µs",
                 f"{entry['nanoseconds_per_d_log_d']:.3f} ns per d·log2(d)",
             )

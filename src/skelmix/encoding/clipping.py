@@ -150,10 +150,10 @@ def _clip_l2(x: Any, bound: float, product_error: float, changed: Any, norms: An
         tries = 0
         while squares > limit:
             changed[row] = True
-            factor = bound / math.sqrt(squares) * margin
             if tries == 8:  # only subnormal numbers come here: their products round by more than the margin
-                factor = 0.0
-            _scale(line, factor)
+                line[:] = 0  # within any bound
+                break
+            _scale(line, bound / math.sqrt(squares) * margin)
             squares = sum_of_squares(line)
             tries += 1
     return -1
@@ -208,7 +208,10 @@ def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> tuple[int, int]:
         tries = 0
         while norm > limit:
             changed[row] = True
-            factor = c / norm * margin if tries < 8 else 0.0
+            if tries == 8:
+                line[:] = 0
+                break
+            factor = c / norm * margin
             for j in range(d):
                 line[j] = _shrunk(line[j], factor)
             norm = mixture_norm(line)

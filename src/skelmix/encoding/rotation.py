@@ -62,10 +62,11 @@ def rotate(
     is allowed when d is a power of two. NaN and infinity spread over the whole row; callers check
     finiteness. Nobody's rows mix.
     """
-    rows = _rows(x)
+    rows = np.ascontiguousarray(_rows(x))
     width = padded(rows.shape[1])
     result = np.empty((rows.shape[0], width), rows.dtype) if out is None else _rows(out)
-    if result.shape != (rows.shape[0], width) or result.dtype != rows.dtype:
+    fits = result.shape == (rows.shape[0], width) and result.dtype == rows.dtype
+    if not fits or (out is not None and not out.flags.c_contiguous):
         raise InvalidInput(
             f"out has shape {result.shape} and dtype {result.dtype}: must be {width} long, {rows.dtype}"
         )

@@ -39,13 +39,11 @@ class EncodeStats:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
-    def count(self, rows: int, clipped_rows: int, touched_coordinates: int, squared_norms: float) -> None:
-        """Add one block; safe from several threads."""
+    def add(self, other: EncodeStats) -> None:
+        """Add what another one counted; safe from several threads."""
         with self._lock:
-            self.participants += rows
-            self.clipped_rows += clipped_rows
-            self.touched_coordinates += touched_coordinates
-            self.squared_norms += squared_norms
+            for field in fields(self):
+                setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 @dataclass(frozen=True)

@@ -66,18 +66,18 @@ class CentralGaussian(Mechanism):
     ) -> NDArray[np.float64]:
         """The sum of the clipped vectors plus one draw of Gaussian noise, float64 (d,); what the aggregator
         releases."""
-        seen = EncodeStats() if stats is None else stats
-        before = seen.participants
+        seen = EncodeStats()
         total = np.zeros(self.dimension)
         for _, block in as_blocks(vectors, max(1, (1 << 16) // self.dimension), self.dimension):
             clipped, changed, squares = self._clipped(block)
             total += clipped.sum(axis=0)
-            seen.count(len(clipped), changed, 0, squares)
-        count = seen.participants - before
-        if count == 0:
+            seen.add(EncodeStats(len(clipped), changed, squared_norms=squares))
+        if seen.participants == 0:
             raise InvalidInput("vectors is empty: at least one participant is needed")
         if participants is not None:
-            validation.whole(count, participants=participants)
+            validation.whole(seen.participants, participants=participants)
+        if stats is not None:
+            stats.add(seen)
         source = system_entropy() if entropy is None else entropy
         normal = np.random.Generator(np.random.PCG64DXSM(int.from_bytes(source.bytes(32), "little")))
         return total + math.sqrt(self.total_noise) * normal.standard_normal(self.dimension)

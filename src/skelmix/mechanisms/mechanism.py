@@ -83,8 +83,7 @@ class IntegerMechanism(Mechanism):
         sums: SimpleQueue[NDArray[np.int64]] = SimpleQueue()
         for _ in range(worker_count()):
             sums.put(np.zeros(self.padded_dimension, np.int64))
-        seen = EncodeStats() if stats is None else stats
-        before = seen.participants
+        seen = EncodeStats()
 
         def add(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
@@ -94,18 +93,21 @@ class IntegerMechanism(Mechanism):
                 self._round_into(x, total, source)
             finally:
                 sums.put(total)
-            seen.count(len(x), clipped.rows, clipped.coordinates, clipped.squared_norms)
+            seen.add(
+                EncodeStats(len(x), clipped.rows, clipped.coordinates, squared_norms=clipped.squared_norms)
+            )
 
         blocks = as_blocks(vectors, self._rows_at_once, self.dimension)
         for_each(self._with_entropy(blocks, entropy), add)
-        count = seen.participants - before
-        if count == 0:
+        if seen.participants == 0:
             raise InvalidInput("vectors is empty: at least one participant is needed")
-        noisy = count if participants is None else participants
-        validation.whole(count, participants=noisy)
+        noisy = seen.participants if participants is None else participants
+        validation.whole(seen.participants, participants=noisy)
         self._add_noise(sums, noisy, shares, entropy)
         total = sum((sums.get() for _ in range(sums.qsize())), np.zeros(self.padded_dimension, np.int64))
-        seen.wrapped_coordinates += self.overflow(total)
+        if stats is not None:
+            seen.wrapped_coordinates = self.overflow(total)
+            stats.add(seen)
         return wrap(total, self.bits)
 
     def decode(self, total: Any, *, round: int) -> NDArray[np.float64]:
@@ -134,7 +136,8 @@ class IntegerMechanism(Mechanism):
         if self.rotate:
             x = rotate(x, self.rotation_seed, round, scale=self.scale)
         else:
-            x = x * x.dtype.type(self.scale)
+            with np.errstate(over="ignore"):  # the clip finds what overflowed, and says so
+                x = x * x.dtype.type(self.scale)
         return x, self._clip(x)
 
     @abstractmethod
