@@ -4,7 +4,7 @@ meanwhile."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,31 +19,20 @@ if TYPE_CHECKING:
     from skelmix.plan import Plan
 
 
-@dataclass
-class Diagnostics:
-    """What a simulation may look at and a deployment cannot: norms before clipping, and the true clipped sum.
+class TrueSum:
+    """The sum of the clipped vectors, seen in a simulation only, to measure the error of the noisy one.
 
-    None of it is protected by the noise: it is for development data, and `Trainer(measure=False)` turns it
-    off.
+    It is not protected by any noise: for development data only; `Trainer(measure=False)` turns it off.
     """
 
-    clip_norm: float
-    dimension: int
-    participants: int = 0
-    norms: float = 0.0
-    total: NDArray[np.float64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.total = np.zeros(self.dimension)
+    def __init__(self, clip_norm: float, dimension: int) -> None:
+        self.clip_norm, self.total = clip_norm, np.zeros(dimension)
 
     def watch(self, blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
         """Hand the blocks on unchanged, adding them up on the way, clipped to `clip_norm`."""
         for block in blocks:
             norms = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
-            factors = np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-300))
-            self.total += factors @ block
-            self.participants += len(block)
-            self.norms += float(norms.sum())
+            self.total += np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-300)) @ block
             yield block
 
 
@@ -121,7 +110,7 @@ def _through_protocol(
     silent = np.zeros((sampled - len(messages), messages.shape[1]), messages.dtype)
     return secure_sum(
         np.concatenate([messages, silent]),
-        modulus=plan.mechanism.modulus,
+        modulus=1 << plan.mechanism.bits,
         threshold=plan.cohort.min_survivors(sampled),
         colluding=plan.cohort.colluding,
         dropouts={"masked": range(len(messages), sampled)},

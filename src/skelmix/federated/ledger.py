@@ -88,9 +88,10 @@ class Ledger:
 
     def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
         whole(1, budget=budget)
+        self._file: int | None = None
         self.budget, self.charged, self.heads = budget, 0, [_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
-        self._file: int | None = None
+        self._durable = path is not None
         if path is not None:
             self._open(path)
 
@@ -113,7 +114,7 @@ class Ledger:
         if round != self.charged:
             raise InvalidInput(f"round = {round}: the next round to be charged is {self.charged}")
         line, digest = _line(self.heads[-1], {"round": round})
-        if self._file is not None:
+        if self._durable:
             self._append(line)
         self.heads.append(digest)
         self.charged += 1
@@ -125,7 +126,9 @@ class Ledger:
 
     def _append(self, line: bytes) -> None:
         if self._file is None:
-            raise CorruptState("the ledger is closed after a failed write: resume the run to read it again")
+            raise CorruptState(
+                "the ledger is closed (a write failed, or the run ended): resume the run to read it again"
+            )
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("the disk took only part of a ledger line")

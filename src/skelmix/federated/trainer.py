@@ -8,6 +8,7 @@ A round: draw a cohort, write it into the ledger, sum the participants' noisy ve
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,7 +24,7 @@ from skelmix.accounting.report import PrivacyReport
 from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
-from skelmix.federated.cohort import Diagnostics, Seconds, noisy_sum
+from skelmix.federated.cohort import Seconds, TrueSum, noisy_sum
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
 from skelmix.federated.ledger import Ledger, RunLock, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
@@ -85,6 +86,7 @@ class Trainer:
         run_directory: Path | str | None = None,
         checkpoint_every: int = 20,
         entropy: Entropy | None = None,
+        resuming: bool = False,
     ) -> None:
         one_of(("ideal", "protocol"), secure=secure)
         fraction(dropout_rate=dropout_rate)
@@ -100,6 +102,10 @@ class Trainer:
                 f"{len(clients)} participants, but the plan's population is {plan.cohort.population}: "
                 "sampling would not have the rate that was accounted for; plan for that population"
             )
+        if secure == "protocol" and plan.mechanism.name == "gaussian":
+            raise InvalidInput(
+                "the central Gaussian trusts its aggregator: there is nothing to aggregate securely"
+            )
         self.model, self.clients, self.plan, self.optimizer = model, clients, plan, optimizer
         self.scheduler, self.secure, self.dropout_rate = scheduler, secure, dropout_rate
         self.evaluate, self.evaluate_every, self.measure = evaluate, evaluate_every, measure
@@ -110,7 +116,7 @@ class Trainer:
         self._root = self._entropy.bytes(32)
         self._lock: RunLock | None = None
         self._directory = None if run_directory is None else Path(run_directory)
-        self.ledger = self._open_directory()
+        self.ledger = self._open_directory(resuming)
 
     @classmethod
     def resume(
@@ -133,7 +139,14 @@ class Trainer:
         if not (directory / "plan.json").exists():
             raise InvalidInput(f"{directory} has no plan.json: it is not the directory of a run")
         plan = Plan.from_json((directory / "plan.json").read_text())
-        return cls(model, loss, clients, plan, optimizer, run_directory=directory, **options)._load()
+        options |= {"run_directory": directory, "resuming": True}
+        trainer = cls(model, loss, clients, plan, optimizer, **options)
+        try:
+            trainer._load()
+        except BaseException:
+            trainer.close()
+            raise
+        return trainer
 
     def run(self) -> RunResult:
         """Train until the plan's rounds are used up. Calling it again returns at once: the budget is
@@ -208,9 +221,7 @@ class Trainer:
     ) -> None:
         mechanism = self.plan.mechanism
         blocks = self.gradients.blocks(self.clients, here)
-        watched = (
-            Diagnostics(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
-        )
+        watched = TrueSum(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
         stats = EncodeStats() if self.measure else None
         total = noisy_sum(
             self.plan,
@@ -224,10 +235,10 @@ class Trainer:
             stats=stats,
         )
         if stats is not None and stats.participants:
+            record["rms_norm"] = math.sqrt(stats.squared_norms / stats.participants) / mechanism.scale
             record["clipped_fraction"] = stats.clipped_rows / stats.participants
             record["wrapped_fraction"] = stats.wrapped_coordinates / mechanism.padded_dimension
         if watched is not None:
-            record["mean_norm"] = watched.norms / watched.participants
             record["mse"] = float(np.mean((total - watched.total) ** 2))
         start = perf_counter()
         set_gradients(self.model, total / self.plan.cohort.expected)
@@ -243,7 +254,7 @@ class Trainer:
             return self._entropy
         return ReproducibleEntropy(hashlib.sha256(self._root + round.to_bytes(8, "big")).digest())
 
-    def _open_directory(self) -> Ledger:
+    def _open_directory(self, resuming: bool) -> Ledger:
         text = self.plan.to_json()
         digest = hashlib.sha256(text.encode()).hexdigest()
         if self._directory is None:
@@ -251,24 +262,26 @@ class Trainer:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(self._directory)
         try:
-            stored = self._directory / "plan.json"
-            if not stored.exists():
+            stored, path = self._directory / "plan.json", self._directory / "ledger.jsonl"
+            if not resuming:
+                if path.exists():
+                    raise InvalidInput(
+                        f"{self._directory} holds a run already: resume it, or choose another directory"
+                    )
                 write_atomically(stored, text.encode())
             digest = hashlib.sha256(stored.read_bytes()).hexdigest()
-            path = self._directory / "ledger.jsonl"
             ledger = Ledger(path, plan_digest=digest, budget=self.plan.rounds, private=self.private)
         except BaseException:
             self._lock.close()
             raise
         return ledger
 
-    def _load(self) -> Trainer:
+    def _load(self) -> None:
         directory, ledger = self._directory, self.ledger
         state = None if directory is None else checkpoint.load(directory / "checkpoint.pt")
         if state is None:
-            return self
+            return
         if state.round > ledger.charged or ledger.heads[state.round] != state.ledger_head:
-            self.close()
             raise CorruptState(
                 f"{directory}: checkpoint and ledger are of different runs, or ledger lines were removed"
             )
@@ -279,7 +292,6 @@ class Trainer:
         self.history = list(state.history)
         for lost in range(state.round, ledger.charged):
             self.history.append({"round": lost + 1, "opened": False, "lost": True})
-        return self
 
     def _result(self, seconds: float, done: int) -> RunResult:
         accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]

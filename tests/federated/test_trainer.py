@@ -1,0 +1,221 @@
+"""The training loop: what reaches the optimiser, what is charged, what is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from federation_helper import POPULATION, accuracy, clients, network, records, small_plan
+from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
+from skelmix.federated import trainer as module
+from skelmix.federated.gradients import Gradients
+from skelmix.federated.trainer import Trainer
+from skelmix.noise.entropy import ReproducibleEntropy
+
+
+def make(plan=None, *, model=None, lr=0.02, **options):
+    model = network() if model is None else model
+    plan = small_plan() if plan is None else plan
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    return Trainer(model, cross_entropy, clients(), plan, optimizer, **options)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+class Steps(torch.optim.Optimizer):
+    """Keeps what it was given instead of stepping."""
+
+    def __init__(self, model):
+        super().__init__(model.parameters(), {})
+        self.seen = []
+
+    def step(self):
+        self.seen.append(
+            torch.cat([p.grad.flatten() for g in self.param_groups for p in g["params"]]).numpy()
+        )
+
+
+@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+def test_without_noise_and_rounding_the_optimiser_sees_the_plain_clipped_mean(secure, monkeypatch):
+    plan = small_plan()
+    fine = dataclasses.replace(plan.mechanism, scale=2.0**16, bits=32)  # a grid too fine to see
+    plan = dataclasses.replace(plan, mechanism=fine.without_noise())
+    cohorts = []
+    draw = module.draw_cohort
+    monkeypatch.setattr(module, "draw_cohort", lambda *a: cohorts.append(draw(*a)) or cohorts[-1])
+    model = network()
+    steps = Steps(model)
+    trainer = Trainer(
+        model, cross_entropy, clients(), plan, steps, secure=secure, entropy=ReproducibleEntropy(5)
+    )
+    for _ in range(3):
+        trainer.step()
+    for seen, cohort in zip(steps.seen, cohorts, strict=True):
+        vectors = np.concatenate(
+            [b.copy() for b in Gradients(model, cross_entropy).blocks(clients(), cohort)]
+        )
+        norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        expected = (vectors * np.minimum(1, 1 / norms)[:, None]).sum(0) / plan.cohort.expected
+        assert len(cohort) != plan.cohort.expected  # divided by the expected cohort, not by this one
+        np.testing.assert_allclose(seen, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "gaussian"])
+def test_training_learns_and_says_what_it_spent(mechanism):
+    result = make(small_plan(mechanism, rounds=40, epsilon=200.0), evaluate=accuracy, evaluate_every=10).run()
+    assert records()[2] in ("mnist", "synthetic")
+    assert result.accuracy > 0.5  # ten classes
+    assert result.rounds == len(result.history) == 40
+    assert result.report.epsilon <= 200
+    assert result.private
+    assert not result.report.reproducible
+    assert [r["round"] for r in result.history if "accuracy" in r] == [10, 20, 30, 40]
+
+
+def test_measured_error_is_the_predicted_one():
+    plan = small_plan("skellam", rounds=30)
+    result = make(plan, evaluate_every=1).run()
+    measured = np.mean([record["mse"] for record in result.history])
+    assert measured == pytest.approx(plan.predicted.mse, rel=0.05)
+
+
+def test_a_seed_repeats_the_run_and_marks_it_not_private():
+    first, second, other = (make(entropy=ReproducibleEntropy(seed)) for seed in (1, 1, 2))
+    results = [trainer.run() for trainer in (first, second, other)]
+    assert torch.equal(weights(first.model), weights(second.model))
+    assert not torch.equal(weights(first.model), weights(other.model))
+    assert all(not result.private and result.report.reproducible for result in results)
+    assert "NOT PRIVATE" in results[0].report.card()
+
+
+def test_without_a_seed_no_two_runs_are_alike():
+    first, second = make(), make()
+    first.run()
+    second.run()
+    assert not torch.equal(weights(first.model), weights(second.model))
+
+
+def test_the_budget_ends_the_run():
+    trainer = make(small_plan(rounds=3))
+    assert trainer.run().rounds == 3
+    before = weights(trainer.model)
+    with pytest.raises(BudgetExhausted):
+        trainer.step()
+    trainer.run()
+    assert torch.equal(before, weights(trainer.model))
+
+
+def test_rounds_with_too_few_survivors_change_nothing_and_are_charged():
+    trainer = make(dropout_rate=0.5)  # the plan tolerates none
+    before = weights(trainer.model)
+    result = trainer.run()
+    assert torch.equal(before, weights(trainer.model))
+    assert (result.rounds, result.failed_rounds) == (12, 12)
+
+
+@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+def test_tolerated_dropouts_leave_the_noise_that_was_accounted_for(secure):
+    plan = small_plan(rounds=4, dropout_tolerance=0.6)
+    result = make(plan, dropout_rate=0.3, secure=secure, evaluate_every=1).run()
+    opened = [record for record in result.history if record["opened"]]
+    assert opened
+    for record in opened:
+        least = plan.mechanism.noise_variance(plan.mechanism.shares) / plan.mechanism.scale**2
+        assert record["mse"] > 0.85 * least  # 1,666 coordinates: a relative deviation of 3.5 % a round
+
+
+def test_an_empty_cohort_is_a_charged_round_without_a_step(monkeypatch):
+    monkeypatch.setattr(module, "draw_cohort", lambda *_: np.arange(0))
+    trainer = make(small_plan(rounds=2))
+    before = weights(trainer.model)
+    assert trainer.run().failed_rounds == 2
+    assert torch.equal(before, weights(trainer.model))
+
+
+def test_schedules_and_callbacks_run_every_round():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    seen = []
+    Trainer(
+        model,
+        cross_entropy,
+        clients(),
+        small_plan(rounds=3),
+        optimizer,
+        scheduler=scheduler,
+        callbacks=[lambda trainer, record: seen.append((record["round"], scheduler.get_last_lr()[0]))],
+    ).run()
+    assert seen == [(1, 0.5), (2, 0.25), (3, 0.125)]
+
+
+def test_measure_false_keeps_nothing_about_the_data():
+    history = make(measure=False, evaluate=accuracy, evaluate_every=1).run().history
+    assert set().union(*history) == {"round", "sampled", "survivors", "opened", "accuracy", "seconds"}
+
+
+def test_a_plan_for_another_model_or_population_is_refused():
+    with pytest.raises(InvalidInput, match="trainable weights"):
+        make(model=torch.nn.Linear(196, 10))
+    plan = small_plan()
+    wrong = dataclasses.replace(plan, cohort=dataclasses.replace(plan.cohort, population=POPULATION * 2))
+    with pytest.raises(InvalidInput, match="population"):
+        make(wrong)
+
+
+def test_the_central_gaussian_has_no_protocol():
+    with pytest.raises(InvalidInput, match="trusts"):
+        make(small_plan("gaussian"), secure="protocol")
+
+
+def test_a_finished_run_resumes_to_its_end_and_no_further(tmp_path):
+    first = make(run_directory=tmp_path / "run")
+    first.run()
+    model = network(seed=9)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    again = Trainer.resume(tmp_path / "run", model, cross_entropy, clients(), optimizer)
+    assert torch.equal(weights(model), weights(first.model))
+    assert again.run().rounds == 12
+    assert torch.equal(weights(model), weights(first.model))
+
+
+def test_a_resumed_seeded_run_ends_where_an_unbroken_one_does(tmp_path):
+    plan = small_plan()
+    unbroken = make(plan, entropy=ReproducibleEntropy(3))
+    unbroken.run()
+    broken = make(plan, entropy=ReproducibleEntropy(3), run_directory=tmp_path, checkpoint_every=1)
+    for _ in range(5):
+        broken.step()
+    broken.save()
+    broken.close()
+    model = network(seed=9)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    options = {"entropy": ReproducibleEntropy(3)}
+    Trainer.resume(tmp_path, model, cross_entropy, clients(), optimizer, **options).run()
+    assert torch.equal(weights(model), weights(unbroken.model))
+
+
+def test_a_second_process_a_foreign_plan_and_a_shortened_ledger_are_refused(tmp_path):
+    trainer = make(run_directory=tmp_path)
+    with pytest.raises(CorruptState, match="in use"):
+        make(run_directory=tmp_path)
+    trainer.run()
+    with pytest.raises(InvalidInput, match="resume"):
+        make(run_directory=tmp_path)
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:4]))
+    model = network()
+    with pytest.raises(CorruptState, match="lines were removed"):
+        Trainer.resume(tmp_path, model, cross_entropy, clients(), torch.optim.Adam(model.parameters()))
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    make(run_directory=tmp_path).run()
+    (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    model = network()
+    with pytest.raises(CorruptState, match="damaged"):
+        Trainer.resume(tmp_path, model, cross_entropy, clients(), torch.optim.Adam(model.parameters()))
