@@ -24,6 +24,7 @@ from skelmix.errors import InvalidInput
 from skelmix.validation import positive, whole
 
 MAX_BOUND = 2.0**52  # above it the integers themselves are not told apart in float64
+MIN_BOUND = 2.0**-400  # below it squares underflow
 _TWO_U = 2.0**-52
 _TINY = 2.0**-1074
 _ANY_ORDER = {"reassoc", "contract"}  # the error bound holds for every order of summation: let it vectorise
@@ -78,10 +79,8 @@ def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_
 
 def _check(x: NDArray[Any], bound: float) -> None:
     positive(bound=bound)
-    if bound > MAX_BOUND:
-        raise InvalidInput(
-            f"bound = {bound}: must be at most 2^52, or floats cannot carry it; lower the scale"
-        )
+    if not MIN_BOUND <= bound <= MAX_BOUND:
+        raise InvalidInput(f"bound = {bound}: must be within 2^-400..2^52; change the scale")
     if (
         x.dtype not in (np.float32, np.float64)
         or x.ndim != 2

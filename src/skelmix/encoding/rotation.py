@@ -60,7 +60,7 @@ def rotate(
 
     x is (d,) or (participants, d), float32 or float64, and is not modified unless `out` is x itself, which
     is allowed when d is a power of two. NaN and infinity spread over the whole row; callers check
-    finiteness. Nobody's rows mix.
+    finiteness. Nobody's rows mix. scale/√d is rounded to x's dtype once.
     """
     rows = np.ascontiguousarray(_rows(x))
     width = padded(rows.shape[1])
