@@ -47,6 +47,13 @@ def test_points_of_small_order_and_wrong_length_are_refused():
             KeyPair.generate().agree(point)
 
 
+@pytest.mark.parametrize("kind", [KeyPair, Identity])
+def test_secrets_of_another_length_are_no_keys(kind):
+    for secret in (b"", bytes(31), bytes(33), "x" * 32):
+        with pytest.raises(InvalidInput, match="32 bytes"):
+            kind(secret)
+
+
 def test_chacha20_poly1305_of_rfc_8439_section_2_8_2():
     key = H("808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f")
     nonce = H("070000004041424344454647")

@@ -1,5 +1,7 @@
-"""Secure aggregation by phase: each client's work, the server's unmasking, bytes; beside the bare keystream
-of the same masks and, when flwr is installed, beside Flower's SecAgg+ primitives doing the same unmasking.
+"""Secure aggregation by phase: clients' work, the server's unmasking, bytes.
+
+Beside the bare keystream of the same masks and, when flwr is installed, beside Flower's SecAgg+ primitives
+doing the same unmasking.
 """
 
 from __future__ import annotations
@@ -93,8 +95,7 @@ def _masking(count: int, dimension: int, bits: int) -> dict[str, float]:
 
 
 def flower_unmask(n: int, dimension: int, bits: int, absent: int) -> float:
-    """Seconds of Flower's own primitives for the server's unmasking: the loop of its SecAgg+ workflow, full
-    graph.
+    """Seconds of Flower's primitives for the server's unmasking: its SecAgg+ workflow's loop, full graph.
 
     The shares are made beforehand; combining them, expanding the masks and removing them is what is timed.
     """
@@ -143,8 +144,7 @@ def run(
     flower: bool = True,
     in_memory: int = 240,
 ) -> dict[str, Any]:
-    """Medians over the clients of a round for each number of participants and bits, with 0 % and 10 %
-    dropouts.
+    """Medians over the clients for each number of participants and bits, with 0 % and 10 % dropouts.
 
     Thresholds are set for 10 % dropouts. `flower` measures Flower's primitives at 50 participants and 8 bits,
     if flwr is installed. The bars are computed from what was measured.

@@ -16,8 +16,7 @@ from skelmix.secagg.messages import SESSION_BYTES
 
 
 class Attendance:
-    """The last round joined in each session. Rounds of a session are joined in rising order, each at most
-    once.
+    """The last round joined in each session: rounds are joined in rising order, each at most once.
 
     Keep it as long as the channel key: store `to_bytes()` before an answer of phase "share" leaves the
     machine.

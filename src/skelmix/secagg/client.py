@@ -58,8 +58,7 @@ class _Round:
 
 
 class Client:
-    """One participant in one round. The channel key (and identity) may serve many rounds; the rest is of this
-    round only.
+    """One participant in one round; its channel key, identity and attendance serve many rounds.
 
     participant: the long-lived number of this participant, in [0, 2^64).
     channel: its long-lived X25519 key.
@@ -102,8 +101,7 @@ class Client:
         """Draw this round's secrets and seal shares of them for the neighbours.
 
         `accept` sees the decoded request and raises (say `PolicyViolation`) when the participant does not
-        want such a
-        round: dimension, bits, threshold, threat model, round number. Nothing has been drawn by then.
+        want such a round: dimension, bits, threshold, threat model, round number. Nothing is drawn by then.
         """
         self._expect(Phase.SHARE)
         limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)
@@ -191,8 +189,7 @@ class Client:
         return messages.encode(messages.Agreement(request.session, request.round, request.index, signature))
 
     def unmask(self, data: bytes) -> bytes:
-        """For each neighbour that shared: the share of its self-mask seed if it survived, of its mask key if
-        not.
+        """For each neighbour that shared: a share of its self-mask seed if it survived, else of its mask key.
 
         Answers once. Refuses a set of survivors below the threshold, without this client, or beyond those who
         shared; in the malicious model also a set other than the signed one, or without `threshold` valid
@@ -232,11 +229,11 @@ class Client:
         self.phase = Phase.FAILED
 
     def secret_state(self) -> bytes:
-        """Everything of this round that the next phase needs, SECRETS INCLUDED, for a client served by
-        several processes.
+        """All that the next phase needs, SECRETS INCLUDED, for a client served by several processes.
 
-        Store it where only this participant reads it, and replace it after every phase: an old state brought
-        back would answer a second time. Channel key and identity are not part of it.
+        Store it where only this participant reads it, and replace it before the answer of a phase leaves the
+        machine: an old state brought back would answer a second time. Channel key, identity and attendance
+        are not part of it.
         """
         state = self._round
         body: list[Any] = [messages.VERSION, self.participant, self.phase.value]
@@ -253,9 +250,7 @@ class Client:
         return msgpack.packb(body, use_bin_type=True)
 
     def restore(self, secret_state: bytes) -> None:
-        """Continue from `secret_state()` of the same participant; anything else raises `CorruptState` and
-        changes nothing.
-        """
+        """Continue from the same participant's `secret_state()`; else `CorruptState`, and no change."""
         try:
             version, participant, phase, *rest = msgpack.unpackb(secret_state, use_list=False)
             state = None

@@ -32,6 +32,4 @@ class NotAuthentic(ProtocolError):
 
 
 class UnsafeRequest(ProtocolError):
-    """Answering would break the promise of the threat model: too few survivors, inconsistent views, weak
-    thresholds.
-    """
+    """Answering would break the threat model's promise: too few survivors, two views, a weak threshold."""

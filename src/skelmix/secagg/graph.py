@@ -124,9 +124,7 @@ def choose(participants: int, threshold: int, *, colluding: int = 0, full: bool 
 
 @lru_cache(maxsize=8)
 def circle(participants: int, seed: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The public order on the circle (indices sorted by a SHAKE-256 expansion of `seed`, 16 bytes each), and
-    its inverse.
-    """
+    """The public order on the circle, by a SHAKE-256 expansion of `seed`, 16 bytes each; and its inverse."""
     stream = hashlib.shake_256(b"skelmix secagg v1 circle" + seed).digest(16 * participants)
     order = sorted(range(participants), key=lambda i: (stream[16 * i : 16 * i + 16], i))
     place = [0] * participants

@@ -1,5 +1,4 @@
-"""Keys of secure aggregation: X25519 agreement, HKDF derivation, ChaCha20-Poly1305 sealing, Ed25519
-identities.
+"""X25519 agreement, HKDF derivation, ChaCha20-Poly1305 sealing, Ed25519 identities.
 
 Every derived key is bound to its purpose (domain separation), to the transcript of the round (session, round,
 settings and roster) and to the two ends that it serves. Nothing here is invented: X25519 is RFC 7748, HKDF
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.secagg.failures import NotAuthentic
 
@@ -30,15 +30,19 @@ _NONCE = bytes(12)
 
 
 def framed(*parts: bytes) -> bytes:
-    """The parts joined such that no two different lists of parts give the same bytes (each has its length
-    before it).
-    """
+    """The parts joined, each after its length: different lists of parts give different bytes."""
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def number(value: int) -> bytes:
     """An index, identifier or round number as 8 bytes."""
     return value.to_bytes(8, "big")
+
+
+def _secret(secret: bytes) -> bytes:
+    if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+        raise InvalidInput(f"secret: must be {KEY_BYTES} bytes; use generate() for a new key")
+    return secret
 
 
 class KeyPair:
@@ -48,7 +52,7 @@ class KeyPair:
 
     def __init__(self, secret: bytes) -> None:
         """From 32 secret bytes (clamped as RFC 7748 prescribes when used)."""
-        self._private = X25519PrivateKey.from_private_bytes(secret)
+        self._private = X25519PrivateKey.from_private_bytes(_secret(secret))
         self.public = self._private.public_key().public_bytes_raw()
 
     @classmethod
@@ -70,14 +74,12 @@ class KeyPair:
 
 
 class Identity:
-    """A long-lived Ed25519 signing key, whose public half the other participants know from elsewhere than the
-    server.
-    """
+    """A long-lived Ed25519 signing key; the others know its public half, and not from the server."""
 
     __slots__ = ("_private", "public")
 
     def __init__(self, secret: bytes) -> None:
-        self._private = Ed25519PrivateKey.from_private_bytes(secret)
+        self._private = Ed25519PrivateKey.from_private_bytes(_secret(secret))
         self.public = self._private.public_key().public_bytes_raw()
 
     @classmethod
@@ -136,9 +138,11 @@ def unseal(key: bytes, sealed: bytes, associated: bytes, nonce: bytes = _NONCE) 
 
 
 def share_key(shared: bytes, transcript: bytes, sender: int, recipient: int, mask_key: bytes) -> bytes:
-    """The key that seals one share message. The sender's mask key is fresh, so each key seals one message
-    only, and the
-    message authenticates the mask key: only the two holders of the channel can have made it."""
+    """The key that seals one share message.
+
+    The sender's mask key is fresh, so each key seals one message only; and the message authenticates the mask
+    key, for only the two holders of the channel can have made it.
+    """
     return derive(shared, b"share", transcript, number(sender), number(recipient), mask_key)
 
 

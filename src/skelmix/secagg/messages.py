@@ -96,9 +96,7 @@ class Advertisement(Message):
 
 @dataclass(frozen=True, slots=True)
 class ShareRequest(Message):
-    """Server to client: the round's settings and the client's neighbourhood (itself included), in share
-    order.
-    """
+    """Server to client: the round's settings and the client's closed neighbourhood, in share order."""
 
     session: bytes
     round: int
@@ -134,9 +132,7 @@ class ShareRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class Shares(Message):
-    """Client to server: the mask key of this round, a commitment to the self-mask seed, sealed shares for the
-    neighbours.
-    """
+    """Client to server: a fresh mask key, a commitment to the self-mask seed, sealed shares."""
 
     session: bytes
     round: int
@@ -158,9 +154,7 @@ class Shares(Message):
 
 @dataclass(frozen=True, slots=True)
 class MaskRequest(Message):
-    """Server to client: who has shared, and from each neighbour among them its mask key and the share sealed
-    for this client.
-    """
+    """Server to client: who has shared, and the neighbours' mask keys and sealed shares for this client."""
 
     session: bytes
     round: int
@@ -220,9 +214,7 @@ class UnmaskRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class UnmaskShares(Message):
-    """Client to server: for each neighbour either the share of its self-mask seed or the share of its mask
-    key, never both.
-    """
+    """Client to server: a share of each neighbour's self-mask seed or of its mask key, never both."""
 
     session: bytes
     round: int
@@ -264,9 +256,7 @@ def signed_part(message: Message) -> bytes:
 
 
 def decode(data: bytes, kind: type[M], limit: int) -> M:
-    """The message of class `kind` in `data`, at most `limit` bytes long; raises `MalformedMessage` for
-    anything else.
-    """
+    """The message in `data`, of class `kind` and at most `limit` bytes; else `MalformedMessage`."""
     name = kind.__name__
     if not isinstance(data, bytes):
         raise MalformedMessage(f"{name}: expected bytes, got {type(data).__name__}")

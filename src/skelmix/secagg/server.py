@@ -42,8 +42,7 @@ Requests = dict[int, bytes]
 
 
 class Server:
-    """One round of secure aggregation. Holds one accumulator of `dimension` words, whatever the number of
-    participants.
+    """One round. Holds one accumulator of `dimension` words, whatever the number of participants.
 
     In every phase the transport may name the `sender` that it authenticated: a message in another's name is
     refused. Without it, honest-but-curious rounds believe the name in the message; malicious-model messages

@@ -1,6 +1,4 @@
-"""What both sides of a round agree on: the vectors, the threshold, the threat model; and what follows from
-it.
-"""
+"""What both sides of a round agree on (vectors, threshold, threat model), and what follows from it."""
 
 from __future__ import annotations
 
@@ -57,8 +55,7 @@ class Settings:
         whole(0, MOST_PARTICIPANTS, colluding=self.colluding)
 
     def graph(self, participants: int) -> Graph:
-        """Degree and Shamir threshold for so many participants; raises `InvalidInput` when a threshold rule
-        is broken.
+        """Degree and Shamir threshold for so many participants; `InvalidInput` when a rule is broken.
 
         Any threat model: threshold > colluding, and at least 2 (1 only for a lone participant). Malicious
         server: 2·threshold > participants + colluding, for otherwise two disjoint groups of honest clients

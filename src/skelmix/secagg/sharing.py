@@ -25,9 +25,7 @@ _polynomials = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(PRIME))
 
 
 def split(secret: bytes, threshold: int, count: int, *, entropy: Entropy | None = None) -> list[bytes]:
-    """`count` shares of a 32-byte secret, any `threshold` of which recover it; share x stands at position x -
-    1.
-    """
+    """`count` shares of a 32-byte secret, number x at position x - 1; any `threshold` of them recover it."""
     whole(1, count, threshold=threshold)
     if len(secret) != SECRET_BYTES:
         raise InvalidInput(f"secret has {len(secret)} bytes: must be {SECRET_BYTES}")
@@ -75,8 +73,7 @@ def _inverses(values: Sequence[int]) -> list[int]:
 
 
 def recover(points: Iterable[int], shares: Iterable[bytes]) -> bytes | None:
-    """The secret at 0 from exactly `threshold` shares, or None when they do not lie on the sharing of a
-    32-byte secret.
+    """The 32-byte secret from exactly `threshold` shares; None when they give no 32-byte value.
 
     A wrong share that still gives 32 bytes is not noticed here: callers check the secret against what was
     published of it.
