@@ -61,7 +61,7 @@ def test_items_are_pulled_in_the_callers_thread_and_not_far_ahead():
 
     for_each(source(), job)
     assert finished == 200
-    assert most <= 2 * worker_count() + 2
+    assert most <= worker_count() + 3
 
 
 def test_the_limit_ends_with_the_block():

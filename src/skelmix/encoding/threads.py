@@ -38,7 +38,7 @@ def at_most(threads: int) -> Iterator[None]:
 def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
     """job(item) for every item, in no promised order.
 
-    Items are pulled in the caller's thread, at most two a worker ahead of the work, so a generator of any
+    Items are pulled in the caller's thread, at most one ahead of the work, so a generator of any
     length needs constant memory. The first failure stops the pulling and is raised when the jobs under way
     have ended. The threads live for this call only, which keeps a later fork safe.
     """
@@ -49,7 +49,7 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
         for item in chain(head, source):
             job(item)
         return
-    slots = threading.Semaphore(2 * workers)
+    slots = threading.Semaphore(workers + 1)
     failures: list[BaseException] = []
 
     def guarded(item: T) -> None:
