@@ -1,0 +1,96 @@
+"""From the error rates of a test to a lower bound on ε, with exact confidence.
+
+A mechanism is (ε, δ)-private only if every test of "the participant sent its vector" against "it sent zero"
+has TPR <= e^ε·FPR + δ and TNR <= e^ε·FNR + δ (Kairouz, Oh and Viswanath 2015). The rates are binomial
+proportions; Clopper and Pearson's limits hold for them exactly, at any number of trials.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from skelmix.errors import InvalidInput
+from skelmix.validation import probability
+
+Floats = NDArray[np.float64]
+
+_CANDIDATES = 2_000
+
+
+def rate_at_least(hits: Any, trials: int, error: float) -> Floats:
+    """Clopper-Pearson: the true rate is below this with probability at most `error`."""
+    hits = np.asarray(hits)
+    return np.where(hits == 0, 0.0, beta.ppf(error, np.maximum(hits, 1), trials - hits + 1))
+
+
+def rate_at_most(hits: Any, trials: int, error: float) -> Floats:
+    """Clopper-Pearson: the true rate is above this with probability at most `error`."""
+    hits = np.asarray(hits)
+    return np.where(hits == trials, 1.0, beta.isf(error, hits + 1, np.maximum(trials - hits, 1)))
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A lower bound on ε and the test that gave it: scores >= threshold say "sent its vector"."""
+
+    epsilon: float
+    threshold: float
+    direction: str
+    true_positives: float
+    false_positives: float
+
+
+def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, confidence: float) -> Bounded:
+    """ε of the mechanism is at least `epsilon`, but for a probability of 1 - confidence.
+
+    with_vector, without: scores of independent trials in the two worlds, as many in each; higher means more
+    like the first. The thresholds, one a direction, are chosen on the first half of the trials and judged on
+    the second, so that the choice costs nothing; the four one-sided limits share the error. 0 when no test
+    shows anything. NaN, infinite and too few scores raise `InvalidInput`.
+    """
+    probability(delta=delta, confidence=confidence)
+    count = len(with_vector)
+    if count != len(without) or count < 4:
+        raise InvalidInput(f"{count} and {len(without)} scores: as many in each world, at least 4")
+    if not (np.isfinite(with_vector).all() and np.isfinite(without).all()):
+        raise InvalidInput("scores: NaN or infinity; a likelihood ratio must be cut off before it is passed")
+    error = (1 - confidence) / 4
+    half = count // 2
+    found = [Bounded(0.0, math.inf, "none", 0.0, 0.0)]
+    # "reverse" is the same question with the worlds' names and the sign of the score exchanged
+    for direction, one, other in (("forward", with_vector, without), ("reverse", -without, -with_vector)):
+        cuts = np.unique(np.quantile(np.concatenate([one[:half], other[:half]]), _steps(), method="lower"))
+        chosen = cuts[int(np.argmax(_epsilons(one[:half], other[:half], cuts, delta, error)))]
+        judged = _epsilons(one[half:], other[half:], np.array([chosen]), delta, error)[0]
+        kept = float(chosen) if direction == "forward" else -float(chosen)
+        found.append(
+            Bounded(
+                float(judged),
+                kept,
+                direction,
+                float(np.mean(with_vector[half:] >= kept)),
+                float(np.mean(without[half:] >= kept)),
+            )
+        )
+    return max(found, key=lambda one: one.epsilon)
+
+
+def _steps() -> Floats:
+    """Quantiles to try as thresholds: dense in the upper tail, where the best one lies."""
+    return np.concatenate([np.linspace(0, 1, _CANDIDATES), 1 - np.geomspace(1e-7, 1, _CANDIDATES)])
+
+
+def _epsilons(one: Floats, other: Floats, cuts: Floats, delta: float, error: float) -> Floats:
+    """ln((hits in `one` - δ)/(hits in `other`)) for each threshold, by the limits, at least 0."""
+    count = len(one)
+    hits = count - np.searchsorted(np.sort(one), cuts)
+    alarms = count - np.searchsorted(np.sort(other), cuts)
+    low = rate_at_least(hits, count, error) - delta
+    high = rate_at_most(alarms, count, error)
+    return np.log(np.maximum(low / high, 1.0))

@@ -1,0 +1,171 @@
+"""`skelmix audit`: attack a mechanism, and compare what the attack proves with what is claimed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skelmix.cli import options as opt
+from skelmix.cli.console import emit, err, progress
+
+if TYPE_CHECKING:
+    from skelmix.plan import Plan
+
+Panel = "Attack"
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def audit(
+        plan: Annotated[
+            Path | None,
+            typer.Option(help="Attack this plan (JSON from `skelmix plan --output`).", rich_help_panel=Panel),
+        ] = None,
+        trials: Annotated[
+            int, typer.Option(help="Games for each pair of worlds.", rich_help_panel=Panel)
+        ] = 1_000_000,
+        confidence: Annotated[
+            float, typer.Option(help="Of the lower bound.", rich_help_panel=Panel)
+        ] = 0.999999,
+        canaries: Annotated[
+            int,
+            typer.Option(
+                help="Attack all rounds with so many canaries, in one run, instead of one release.",
+                rich_help_panel=Panel,
+            ),
+        ] = 0,
+        everything: Annotated[
+            bool,
+            typer.Option("--all", help="Every mechanism over bits, ε and dimensions.", rich_help_panel=Panel),
+        ] = False,
+        output: Annotated[
+            Path, typer.Option(help="Where --all writes its table.", rich_help_panel=Panel)
+        ] = Path("results/audit.csv"),
+        plot: Annotated[
+            Path | None,
+            typer.Option(
+                help="Write the ROC curve with the claimed region (one release).", rich_help_panel=Panel
+            ),
+        ] = None,
+        epsilon: opt.Epsilon = 1.0,
+        delta: opt.Delta = 1e-2,
+        dimension: opt.Dimension = 16,
+        clip_norm: opt.ClipNorm = 1.0,
+        bits: opt.Bits = 8,
+        mechanism: opt.MechanismName = "smm",
+        bound: Annotated[
+            str | None,
+            typer.Option(help=f"{opt.BOUNDS}; default: gdp for smm and dgm, else tight."),
+        ] = None,
+        scale: opt.Scale = None,
+        cohort: opt.CohortSize = 1,
+        population: opt.Population = None,
+        rounds: opt.Rounds = 1,
+        as_json: opt.Json = False,
+    ) -> None:
+        """Attack it: a lower bound on ε that must not exceed the claim. Exit code 1 if it does.
+
+        The default δ is large, so that the trials can see what it lets through; the claim is at the same δ.
+        Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
+        """
+        if everything:
+            _study(output, as_json)
+            return
+        chosen = (
+            _read(plan)
+            if plan is not None
+            else opt.build_plan(
+                epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,
+                cohort=cohort, population=population, rounds=rounds, mechanism=mechanism,
+                bound=bound or ("gdp" if mechanism in ("smm", "dgm") else "tight"), scale=scale,
+                dropout_tolerance=0.0, colluding=0,
+                sampling="none" if population in (None, cohort) else "poisson", alignment=1.0,
+            )
+        )  # fmt: skip
+        found = (
+            _training(chosen, canaries, confidence)
+            if canaries
+            else _release(chosen, trials, confidence, plot)
+        )
+        emit(found, _readable(found), as_json=as_json)
+        if not found["holds"]:
+            raise typer.Exit(1)
+
+
+def _read(path: Path) -> Plan:
+    from skelmix.plan import Plan
+
+    return Plan.from_json(path.read_bytes())
+
+
+def _release(chosen: Plan, trials: int, confidence: float, picture: Path | None) -> dict[str, Any]:
+    from skelmix.audit.release import audit_release
+    from skelmix.audit.roc import plot
+
+    with err.status("attacking one release"):
+        found = audit_release(
+            chosen.mechanism,
+            delta=chosen.target.delta,
+            bound=chosen.report.bound,
+            trials=trials,
+            confidence=confidence,
+        )
+    if picture is not None:
+        plot(found, picture)
+        err.print(f"wrote {picture}")
+    return found.to_dict()
+
+
+def _training(chosen: Plan, canaries: int, confidence: float) -> dict[str, Any]:
+    from skelmix.audit.canaries import audit_training
+
+    with err.status(f"running {chosen.rounds} rounds with {canaries} canaries"):
+        return audit_training(chosen, canaries, confidence=confidence).to_dict()
+
+
+def _study(output: Path, as_json: bool) -> None:
+    from dataclasses import asdict, fields
+
+    from skelmix.audit import study
+    from skelmix.experiments.rows import ResultFile, key
+
+    names = [field.name for field in fields(study.Setting)]
+    measures = ["claimed", "lower_bound", "gap", "holds", "delta", "confidence", "trials", "pair"]
+    grid = study.settings()
+    with ResultFile(output, names, measures) as file, progress() as bar:
+        task = bar.add_task("configurations", total=len(grid), note="")
+        missing = [one for one in grid if key(asdict(one), names) not in file.rows]
+        bar.advance(task, len(grid) - len(missing))
+        if missing:
+            file.announce("skelmix audit --all")
+        for setting in missing:
+            file.append(study.measure(setting))
+            bar.advance(task)
+        rows = [file.rows[key(asdict(one), names)] for one in grid]
+    refuted = [row for row in rows if str(row["holds"]) != "True"]
+    found = {
+        "configurations": len(rows),
+        "refuted": len(refuted),
+        "holds": not refuted,
+        "confidence": 1 - study.ERROR,
+        "output": str(output),
+    }
+    readable = f"{len(rows)} configurations, {len(refuted)} claims refuted; {output}"
+    emit(found, readable, as_json=as_json)
+    if refuted:
+        raise typer.Exit(1)
+
+
+def _readable(found: dict[str, Any]) -> str:
+    verdict = "the claim holds" if found["holds"] else "THE CLAIM IS REFUTED"
+    return "\n".join(
+        [
+            f"claimed     ε = {found['claimed']:.4f} at δ = {found['delta']:g}",
+            f"attacked    ε >= {found['lower_bound']:.4f}, {found['gap']:.1%} below the claim",
+            f"confidence  {found['confidence']:.10g} from {found['trials']:,} "
+            + ("canaries" if "guesses" in found else "games"),
+            f"verdict     {verdict}",
+        ]
+    )
