@@ -38,7 +38,7 @@ def paper_claims(rows: Sequence[Row], dataset: str) -> list[Claim]:
         judged("At m = 2^6 only SMM is meaningful (above 50 %), at every ε", source, few, "accuracy"),
         judged("At m = 2^8, γ = 64, SMM is above DDG and Skellam at every ε", source, byte, "points"),
         _gain(known, f"... by around {gain:g} points at ε = 3 (half to double)", 240, gain),
-        _near_dpsgd(known, "At ε = 1, m = 2^8, SMM is within 10 points of DPSGD", 1.0, 0.0, 10.0),
+        _near_dpsgd(known, "At ε = 1, m = 2^8, SMM is within 10 points of DPSGD", 1.0, -100.0, 10.0),
         _near_dpsgd(known, "At ε = 3, m = 2^8, SMM is around 3 points below DPSGD (1.5 to 5)", 3.0, 1.5, 5.0),
         _low_at_one(known),
         _gain(known, f"At |B| = 960 SMM gains around {gain_960:g} points (half to double)", 960, gain_960),
