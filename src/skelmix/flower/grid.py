@@ -31,8 +31,10 @@ from skelmix.flower.draw import draw
 from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request, plan_digest
 from skelmix.flower.rounds import Prepared, SecureRound
 from skelmix.flower.waves import Enough, Outcome, Waiting, exchange
+from skelmix.noise.entropy import system_entropy
 from skelmix.plan import Plan
 from skelmix.secagg.keys import Identity
+from skelmix.secagg.messages import SESSION_BYTES
 from skelmix.validation import positive
 
 log = logging.getLogger("flwr.skelmix")
@@ -106,6 +108,7 @@ class SecureGrid(Grid):
         self._keys: dict[int, bytes] = {}  # node -> its advertisement
         self._prepared: Prepared | None = None
         self._dtypes: dict[str, str] = {}
+        self._session = b""
         self._quiet: set[int] = set()
         self._refusals: dict[int, str] = {}  # of the last wave
         self._waves = 0
@@ -201,6 +204,7 @@ class SecureGrid(Grid):
             return prepared
         if unknown := nodes - set(self._keys):
             self._advertise({node: {ADVERTISE: b""} for node in unknown}, like)
+        self._session = system_entropy().bytes(SESSION_BYTES)  # no client joins a round of a session twice
         secure = self._new_round(round_number, draw(self.plan.cohort, nodes) & set(self._keys))
         outcome = self._wave(
             {node: {SHARE: data} for node, data in secure.requests.items()}, like, secure.enough
@@ -233,7 +237,12 @@ class SecureGrid(Grid):
     def _new_round(self, round_number: int, cohort: set[int]) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}
         return SecureRound.start(
-            self.plan, round_number, keys, malicious=self._malicious, sparse=self._sparse
+            self.plan,
+            round_number,
+            keys,
+            session=self._session,
+            malicious=self._malicious,
+            sparse=self._sparse,
         )
 
     def _shared(self, secure: SecureRound, outcome: Outcome) -> Prepared:

@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from skelmix.errors import CorruptState
 from skelmix.flower.records import RECORD
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.keys import KeyPair
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class Memory:
         self._record["channel"] = pair.secret_bytes()
         return pair
 
+    def attendance(self) -> Attendance:
+        """The rounds that were joined under the channel key."""
+        data = self._get("attendance", bytes, b"")
+        return Attendance.from_bytes(data) if data else Attendance()
+
     def keep_plan(self, text: str, digest: str) -> None:
         """Only after its claim was proved and the policy agreed."""
         self._record["plan"], self._record["digest"] = text, digest
@@ -90,8 +96,12 @@ class Memory:
             raise CorruptState(f"round {round_number} was already spent")
         self._record["last-round"] = round_number
 
-    def open(self, round_number: int, size: int) -> None:
+    def join(self, round_number: int, size: int, attendance: Attendance) -> None:
         """A round of this number and with so many participants was joined; `keep` its secrets next."""
+        self._record["attendance"] = attendance.to_bytes()
+        self.reopen(round_number, size)
+
+    def reopen(self, round_number: int, size: int) -> None:
         self._record["open-round"], self._record["cohort-size"] = round_number, size
 
     def keep(self, secret_state: bytes) -> None:

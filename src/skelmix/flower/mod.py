@@ -31,6 +31,7 @@ from skelmix.flower.records import (
     Request,
     plan_digest,
 )
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.messages import ShareRequest
 from skelmix.secagg.settings import Phase
@@ -161,7 +162,8 @@ class _Participant:
         been taken off.
         """
         facts = self.memory.plan_facts()
-        client = self._client()
+        attendance = self.memory.attendance()
+        client = self._client(attendance)
         joined = (-1, 0)
 
         def accept(asked: ShareRequest) -> None:
@@ -178,7 +180,7 @@ class _Participant:
             joined = asked.round, self.policy.check_round(asked, facts.cohort)
 
         answer = client.share(data, accept)
-        self.memory.open(*joined)
+        self.memory.join(*joined, attendance)
         self.memory.keep(client.secret_state())
         return answer
 
@@ -206,16 +208,17 @@ class _Participant:
             )
         encoded = facts.mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
         answer = client.masked(data, encoded)
-        self.memory.open(round_number, size)
+        self.memory.reopen(round_number, size)
         self.memory.keep(client.secret_state())
         return answer, _public_metrics(reply.content, self.policy)
 
-    def _client(self) -> Client:
+    def _client(self, attendance: Attendance | None = None) -> Client:
         return Client(
             self.context.node_id,
             self.memory.channel(),
             identity=self.policy.identity,
             trusted=self.policy.trusted,
+            attendance=attendance,
         )
 
     def _restored(self) -> Client:

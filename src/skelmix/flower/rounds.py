@@ -26,7 +26,14 @@ class SecureRound:
 
     @classmethod
     def start(
-        cls, plan: Plan, round_number: int, keys: Mapping[int, bytes], *, malicious: bool, sparse: bool
+        cls,
+        plan: Plan,
+        round_number: int,
+        keys: Mapping[int, bytes],
+        *,
+        session: bytes,
+        malicious: bool,
+        sparse: bool,
     ) -> SecureRound:
         """A round among the nodes that advertised `keys`; `RoundFailed` when so few cannot make one."""
         count = len(keys)
@@ -44,7 +51,7 @@ class SecureRound:
             malicious,
             full_graph=not sparse,
         )
-        server = Server(settings, round=round_number)
+        server = Server(settings, round=round_number, session=session)
         for node, data in keys.items():
             try:
                 server.advertise(data, node)

@@ -1,0 +1,106 @@
+"""Arrays as vectors, the draw of cohorts, waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, RecordDict
+
+import skelmix as sk
+from skelmix.errors import InvalidInput, RoundFailed
+from skelmix.flower import dimension
+from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
+from skelmix.flower.draw import draw
+
+
+def test_moving_by_the_difference_gives_the_other_model_back(arrays):
+    step = np.arange(16, dtype=np.float32) / 16
+    other = moved(arrays, step)
+    assert np.allclose(difference(other, arrays), step, atol=1e-6)
+    assert dtypes(other) == dtypes(arrays)
+    assert list(other) == list(arrays), "arrays keep their order"
+    assert dimension(arrays) == 16
+
+
+def test_arrays_are_taken_in_the_order_of_their_names():
+    one, two = Array(np.zeros(1, np.float32)), Array(np.ones(1, np.float32))
+    before = ArrayRecord({"b": one, "a": one})
+    assert difference(ArrayRecord({"a": two, "b": one}), before).tolist() == [1.0, 0.0]
+
+
+def test_integers_are_no_part_of_the_vector(arrays):
+    changed = ArrayRecord(dict(arrays))
+    changed["steps"] = Array(np.array(99))
+    assert not difference(changed, arrays).any()
+    only = ArrayRecord({"steps": Array(np.array(1))})
+    assert difference(only, only).shape == (0,)
+
+
+def test_recast_restores_what_averaging_made_of_integers(arrays):
+    averaged = ArrayRecord({name: Array(np.asarray(array.numpy() * 1.0)) for name, array in arrays.items()})
+    restored = recast(averaged, dtypes(arrays))
+    assert dtypes(restored) == dtypes(arrays)
+    assert recast(arrays, dtypes(arrays)) is arrays
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.pop("w"),
+        lambda arrays: arrays.update(w=Array(np.zeros((3, 4), np.float32))),
+        lambda arrays: arrays.update(w=Array(np.zeros((4, 3), np.int32))),
+        lambda arrays: arrays.update(w=Array(np.zeros((4, 3), np.complex64))),
+        lambda arrays: arrays.update(extra=Array(np.zeros(1))),
+    ],
+)
+def test_models_that_do_not_match_are_refused(arrays, change):
+    other = ArrayRecord(dict(arrays))
+    change(other)
+    with pytest.raises(InvalidInput):
+        difference(other, arrays)
+
+
+def test_a_step_of_another_length_is_refused(arrays):
+    with pytest.raises(InvalidInput, match="16 floating-point weights"):
+        moved(arrays, np.zeros(15))
+
+
+def test_exactly_one_model_travels_in_a_message(arrays):
+    with pytest.raises(InvalidInput, match="0 ArrayRecords"):
+        only_arrays(RecordDict(), "it")
+    with pytest.raises(InvalidInput, match="2 ArrayRecords"):
+        only_arrays(RecordDict({"a": arrays, "b": arrays}), "it")
+
+
+def test_everyone_takes_part_without_sampling():
+    assert draw(sk.Cohort(4, 4, sampling="none"), {1, 2, 3}) == {1, 2, 3}
+    with pytest.raises(InvalidInput, match="5 nodes"):
+        draw(sk.Cohort(4, 4, sampling="none"), {1, 2, 3, 4, 5})
+    with pytest.raises(RoundFailed):
+        draw(sk.Cohort(4, 4, sampling="none"), set())
+
+
+def test_poisson_draws_each_node_at_the_rate_of_the_plan():
+    cohort, nodes = sk.Cohort(300, 1000), set(range(1000))
+    sizes = [len(draw(cohort, nodes)) for _ in range(40)]
+    assert abs(np.mean(sizes) - 300) < 7 * np.sqrt(210 / 40)
+    assert len(set(sizes)) > 1, "the size is random"
+
+
+def test_fixed_draws_as_many_as_expected_and_all_nodes_alike():
+    cohort, nodes = sk.Cohort(3, 9, sampling="fixed"), set(range(10, 19))
+    counts = Counter(node for _ in range(600) for node in draw(cohort, nodes))
+    assert sum(counts.values()) == 1800
+    assert set(counts) == nodes
+    assert all(abs(count - 200) < 7 * np.sqrt(600 * 2 / 9) for count in counts.values())
+
+
+def test_a_strategy_may_make_the_fixed_draw_itself():
+    assert draw(sk.Cohort(3, 9, sampling="fixed"), {1, 5, 7}) == {1, 5, 7}
+
+
+def test_too_few_nodes_for_the_sampling_rate_fail_the_round():
+    with pytest.raises(RoundFailed, match="more often"):
+        draw(sk.Cohort(3, 9, sampling="fixed"), {1, 2, 3, 4})
