@@ -15,7 +15,7 @@ POPULATION, PIXELS, CLASSES = 400, 196, 10
 
 @lru_cache(maxsize=1)
 def records():
-    """(inputs (400, 196), targets (400,), "mnist" or "synthetic"): MNIST at half resolution, if it is here."""
+    """(inputs (400, 196), targets (400,), "mnist" or "synthetic"): MNIST, halved, if it is here."""
     if locate("mnist") is not None:
         images = load("mnist", fetch=False)
         small = images.train_images[:POPULATION].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)) / 255
@@ -45,7 +45,7 @@ DIMENSION = PIXELS * 8 + 8 + 8 * CLASSES + CLASSES
 
 
 @lru_cache(maxsize=8)
-def small_plan(mechanism="skellam", *, rounds=12, expected=40, epsilon=20.0, bits=16, **cohort):
+def small_plan(mechanism="skellam", *, rounds=12, expected=40, epsilon=20.0, bits=10, **cohort):
     return sk.plan(
         sk.PrivacyTarget(epsilon, 1e-5),
         dimension=DIMENSION,

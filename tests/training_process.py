@@ -1,4 +1,4 @@
-"""Train until the budget ends, in a process of its own, resuming when there is something to resume. For kill tests."""
+"""Train until the budget ends, in a process of its own; resumes what it finds. For kill tests."""
 
 import sys
 from pathlib import Path

@@ -12,6 +12,7 @@ from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
 
 if TYPE_CHECKING:
+    from skelmix.federated.report import Spent
     from skelmix.federated.runs import RunSettings
     from skelmix.plan import Plan
 
@@ -108,8 +109,7 @@ def _one(
     settings: RunSettings, plans: dict[str, Any] | None, place: Path, tensorboard: bool, resume: bool = False
 ) -> dict[str, Any]:
     """One run from its settings to its summary, with live progress on stderr."""
-    from skelmix.federated import runs
-    from skelmix.federated.report import Spent
+    from skelmix.federated import report, runs
 
     with err.status("preparing data, model and plan"):
         prepared = runs.Prepared(settings)
@@ -118,7 +118,7 @@ def _one(
             plan = opt.build_plan(**plans, dimension=prepared.dimension, population=prepared.population)
         callbacks = [runs.tensorboard(place)] if tensorboard else []
         trainer = prepared.trainer(plan, place, resume=resume, callbacks=callbacks)
-        spent = Spent(trainer.plan) if err.is_terminal else None
+        spent = report.Spent(trainer.plan) if err.is_terminal else None
     if not trainer.private:
         err.print("[bold red]NOT PRIVATE:[/] a seed makes this run repeatable, for anybody who knows it")
     for warning in trainer.plan.warnings:
@@ -127,33 +127,38 @@ def _one(
         task = bar.add_task(
             trainer.plan.mechanism.name, total=trainer.plan.rounds, completed=trainer.ledger.charged, note=""
         )
-        trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=_note(record, spent)),)
+        live = _Live(spent)
+        trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=live(record)),)
         _, summary = runs.finish(trainer, place, settings)
     return summary
 
 
-_last: dict[str, Any] = {}
+class _Live:
+    """The note beside the progress bar: last accuracy, ε so far, wrapped and clipped fractions, speed."""
 
+    def __init__(self, spent: Spent | None) -> None:
+        self.spent, self.accuracy = spent, ""
 
-def _note(record: dict[str, Any], spent: Any) -> str:
-    """Accuracy (the last one measured), ε so far, wrapped and clipped fractions, rounds a second."""
-    _last.update(record)
-    parts = [f"acc {_last['accuracy']:.4f}"] if "accuracy" in _last else []
-    if spent is not None:
-        parts.append(f"ε≤{spent.after(record['round']):.3g}")
-    for name, label in (("wrapped_fraction", "wrapped"), ("clipped_fraction", "clipped")):
-        if name in record:
-            parts.append(f"{label} {record[name]:.2%}")
-    return "  ".join([*parts, f"{1 / record['seconds']:.1f}/s"])
+    def __call__(self, record: dict[str, Any]) -> str:
+        if "accuracy" in record:
+            self.accuracy = f"acc {record['accuracy']:.4f}"
+        parts = [self.accuracy] if self.accuracy else []
+        if self.spent is not None:
+            parts.append(f"ε≤{self.spent.after(record['round']):.3g}")
+        for name, label in (("wrapped_fraction", "wrapped"), ("clipped_fraction", "clipped")):
+            if name in record:
+                parts.append(f"{label} {record[name]:.2%}")
+        return "  ".join([*parts, f"{1 / record['seconds']:.1f}/s"])
 
 
 def _readable(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         mark = "" if row["private"] else f"  NOT PRIVATE (seed {row['seed']})"
-        lines.append(
-            f"{row['mechanism']} ({row['bound']}): accuracy {row['accuracy']:.4f} at ε = {row['epsilon']:.4g}, "
-            f"δ = {row['delta']:g}; {row['rounds']} rounds, {row['seconds_per_round']:.3f} s each{mark}\n"
-            f"  {row['report']}"
-        )
+        lines += [
+            f"{row['mechanism']} ({row['bound']}): accuracy {row['accuracy']:.4f} "
+            f"at ε = {row['epsilon']:.4g}, δ = {row['delta']:g}; "
+            f"{row['rounds']} rounds, {row['seconds_per_round']:.3f} s each{mark}",
+            f"  {row['report']}",
+        ]
     return "\n".join(lines)

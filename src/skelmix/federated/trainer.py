@@ -151,17 +151,16 @@ class Trainer:
     def run(self) -> RunResult:
         """Train until the plan's rounds are used up. Calling it again returns at once: the budget is
         spent."""
-        start, done = perf_counter(), 0
+        start = perf_counter()
         try:
             while self.ledger.remaining > 0:
                 self.step()
-                done += 1
                 if self.ledger.charged % self.checkpoint_every == 0 or self.ledger.remaining == 0:
                     self.save()
         finally:
             if self.ledger.remaining == 0:
                 self.close()
-        return self._result(perf_counter() - start, done)
+        return self._result(perf_counter() - start)
 
     def step(self) -> Record:
         """One round. `BudgetExhausted` when the plan's rounds are used up, before anything is computed.
@@ -185,11 +184,11 @@ class Trainer:
             self._sum_and_step(round, len(sampled), here, record, entropy, looked_at)
         except RoundFailed:
             record["opened"] = False
+        record["seconds"] = perf_counter() - start
         if self.evaluate is not None and looked_at:
             begin = perf_counter()
             record["accuracy"] = float(self.evaluate(self.model))
             split.evaluate += perf_counter() - begin
-        record["seconds"] = perf_counter() - start
         self.history.append(record)
         for callback in self.callbacks:
             callback(self, record)
@@ -293,8 +292,9 @@ class Trainer:
         for lost in range(state.round, ledger.charged):
             self.history.append({"round": lost + 1, "opened": False, "lost": True})
 
-    def _result(self, seconds: float, done: int) -> RunResult:
+    def _result(self, seconds: float) -> RunResult:
         accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]
+        times = [record["seconds"] for record in self.history if "seconds" in record]
         wrapped = [record["wrapped_fraction"] for record in self.history if "wrapped_fraction" in record]
         return RunResult(
             accuracy=accuracies[-1] if accuracies else None,
@@ -302,7 +302,7 @@ class Trainer:
             rounds=self.ledger.charged,
             failed_rounds=sum(not record["opened"] for record in self.history),
             seconds=seconds,
-            seconds_per_round=(seconds - self.seconds.evaluate) / max(done, 1),
+            seconds_per_round=sum(times) / max(len(times), 1),
             wrapped_fraction=float(np.mean(wrapped)) if wrapped else None,
             private=self.private,
             history=self.history,
