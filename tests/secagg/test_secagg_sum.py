@@ -126,6 +126,13 @@ def test_vectors_are_read_one_by_one_from_an_iterator_of_vectors_and_blocks():
     assert (secure_sum(blocks, modulus=16, threshold=4) == rows.sum(axis=0) % 16).all()
 
 
+def test_participants_without_a_vector_drop_out():
+    rows = np.arange(12).reshape(3, 4)
+    assert (secure_sum(iter(rows), modulus=64, threshold=3, participants=5) == rows.sum(axis=0)).all()
+    with pytest.raises(RoundFailed, match="3 participants sent"):
+        secure_sum(iter(rows), modulus=64, threshold=4, participants=5)
+
+
 def test_a_vector_longer_than_one_chunk_of_keystream_is_masked_and_unmasked():
     rows = np.random.default_rng(2).integers(0, 2**20, (3, 70_001))
     dropouts = {"masked": {1}}
@@ -149,7 +156,6 @@ def test_reproducible_entropy_is_taken_when_passed():
         ({"malicious": True, "threshold": 2}, "malicious server"),
         ({"dropouts": {"nap": [1]}}, "nap"),
         ({"participants": 3}, "more rows"),
-        ({"participants": 5}, "rows"),
         ({"vectors": np.zeros((4, 2))}, "dtype"),
         ({"vectors": np.full((4, 2), 16)}, "outside"),
         ({"vectors": np.full((4, 2), -1)}, "outside"),

@@ -47,6 +47,7 @@ def secure_sum(
     vectors: (participants, d) integers in [0, modulus), or an iterable of (d,) vectors or (k, d) blocks,
       which is read one item at a time: the memory does not grow with participants · d. An iterable without a
       length needs `participants`.
+    participants: how many took part. Those beyond the vectors given drop out in phase "masked".
     modulus: 2^b, b in 1..32. The result is (d,), uint8, uint16 or uint32.
     threshold: the least number of survivors; with fewer `RoundFailed` is raised and nothing is opened.
     dropouts: phase name -> indices of participants that fall silent from that phase on.
@@ -65,7 +66,7 @@ def secure_sum(
     requests = server.close_advertise()
     _exchange(requests, dropped["share"], lambda i, data: clients[i].share(data), server.share)
     requests = server.close_share()
-    for index, vector in enumerate(_exactly(count, rows)):
+    for index, vector in enumerate(_at_most(count, rows)):
         if index in requests and index not in dropped["masked"]:
             server.masked(clients[index].masked(requests.pop(index), vector))
     requests = server.close_masked()
@@ -158,14 +159,11 @@ def _rows(vectors: Vectors, participants: int | None) -> tuple[NDArray[Any], Ite
     return first, chain([first], rows), participants
 
 
-def _exactly(count: int, rows: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    seen = 0
+def _at_most(count: int, rows: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     for seen, row in enumerate(rows, start=1):
         if seen > count:
             raise InvalidInput(f"vectors has more rows than participants = {count}")
         yield row
-    if seen < count:
-        raise InvalidInput(f"vectors has {seen} rows, participants = {count}: one row each")
 
 
 def _single_rows(vectors: Vectors) -> Iterator[NDArray[Any]]:
