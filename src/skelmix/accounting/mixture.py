@@ -8,6 +8,7 @@ docs/explanation/tight-bound.md.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -72,23 +73,41 @@ def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[Floats, Floa
 
 @functools.lru_cache(maxsize=256)
 def _cached(kind: Kind, reach: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
-    upper, lower = _first_cell(kind, min(reach, 1.0), orders)
+    unit = _unit_moments(kind, orders[-1])
+    upper, lower = _first_cell(unit, min(reach, 1.0), orders)
     if reach <= 1:
         return upper, lower
+    near, far, until = _unit_rate(kind, unit, orders[-1] * math.ceil(reach))
+    upper, lower = _forward(kind, near, far, until, reach, np.asarray(orders), upper, lower)
     for i, order in enumerate(orders):
-        bounds = integer_bounds(kind, order)
+        rate = near if order * math.ceil(reach) <= until else far
+        goal = max(upper[i], lower[i] * (1 + TIGHTNESS))
         if kind.v > _FAR:
-            upper[i] = max(upper[i], _closed(1, order, bounds))
-            continue
-        length = _length(kind, order)
-        while True:
-            masses, wiggle = log_masses(kind, length)
-            high, low = _cells(order, reach, upper[i], lower[i], bounds, masses, wiggle, TIGHTNESS)
-            if high < np.inf or length >= _LONGEST:
-                break
-            length *= 2
-        upper[i], lower[i] = high, low
+            upper[i] = max(upper[i], _far_reverse(order, rate))
+        elif rate * order * 1.125 > goal:
+            upper[i], lower[i] = _reverse(kind, order, reach, upper[i], lower[i], rate)
     return upper, lower
+
+
+def _reverse(
+    kind: Kind, order: int, reach: float, upper: float, lower: float, rate: float
+) -> tuple[float, float]:
+    length = _length(kind, order)
+    while True:
+        masses, wiggle = log_masses(kind, length)
+        high, low = _reverse_cells(order, reach, upper, lower, rate, masses, wiggle, TIGHTNESS)
+        if high < np.inf or length >= _LONGEST:
+            return high, low
+        length *= 2
+
+
+def _far_reverse(order: int, rate: float) -> float:
+    """D_α(P0‖P_x)/x² for x >= 1 at large variances: the smaller of the chord between integers and the geometric mean.
+
+    The chord costs p(1-p)/x² <= 1/8 of α·rate; weighted means, (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, cost at most
+    (1/4 + 1/(4(α-1)))/α of it, the second term because the unit shift's rate is known at integer orders.
+    """
+    return order * rate * (1 + min(0.125, 0.25 * (1 + 1 / (order - 1)) / order))
 
 
 def _length(kind: Kind, order: int) -> int:
@@ -96,17 +115,22 @@ def _length(kind: Kind, order: int) -> int:
     return 1 << int(np.ceil(np.log2(16 * np.sqrt(kind.v) + 2 * order + 200)))
 
 
-def _first_cell(kind: Kind, last: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Bounds on sup over (0, last] of D_α(P_x‖P0)/x², last <= 1; the reverse direction is never the larger one here.
 
     Ξ(p) - 1 = Σ_{l>=2} C(α,l) p^l (1-p)^(α-l) (M_l - 1) with M_l = E_P0[r_1^l]: the moments of the shift by one serve every p.
     Intervals are split until each order's bounds agree to `TIGHTNESS`.
     """
-    log_excess = _log_unit_excess(kind, orders[-1])
     order = np.asarray(orders)
-    table = _log_binomial(order, orders[-1]) + log_excess[None, :]
+    log_excess = np.where(unit > 30, unit, np.log(np.expm1(np.minimum(unit, 30.0)))) + 1e-13
+    table = np.full((len(order), orders[-1] + 1), -np.inf)
+    table[:, 2:] = _log_binomial(order, orders[-1])[:, 2:] + log_excess[None, :]
     points = [last * 2.0**-i for i in range(4, -1, -1)]
-    values = {x: _divergence(x, order, table) for x in points}
+
+    def divergence(p: float) -> Floats:
+        return _log1p_exp(_log_sum(p, order, table)) / (order - 1)
+
+    values = {x: divergence(x) for x in points}
     lower = np.max([values[x] / x**2 for x in points], axis=0)
     upper = np.zeros(len(order))
     waiting = [(0.0, points[0]), *zip(points[:-1], points[1:], strict=True)]
@@ -118,7 +142,7 @@ def _first_cell(kind: Kind, last: float, orders: tuple[int, ...]) -> tuple[Float
             upper = np.maximum(upper, found)
             continue
         x = 0.5 * (a + b)
-        values[x] = _divergence(x, order, table)
+        values[x] = divergence(x)
         lower = np.maximum(lower, values[x] / x**2)
         waiting += [(a, x), (x, b)]
     return upper, lower
@@ -141,109 +165,196 @@ def _intervals(at_a: Floats, at_b: Floats, a: float, b: float, order: NDArray[np
 
 
 def _log_binomial(order: NDArray[np.int64], most: int) -> Floats:
-    """ln C(α, l) at [α, l-2], l = 2..most; -infinity for l > α."""
-    power = np.arange(2, most + 1)[None, :]
+    """ln C(α, l) at [α, l], l = 0..most; -infinity for l > α."""
+    power = np.arange(most + 1)[None, :]
     rest = np.maximum(order[:, None] - power, 0)
     logs = gammaln(order[:, None] + 1.0) - gammaln(power + 1.0) - gammaln(rest + 1.0)
     return np.where(power <= order[:, None], logs, -np.inf)
 
 
-def _divergence(p: float, order: NDArray[np.int64], table: Floats) -> Floats:
-    """D_α(P_p‖P0) at each order, 0 < p <= 1."""
-    return _log_sum(np.log(p), np.log1p(-p) if p < 1 else -np.inf, order, table) / (order - 1)
+def _log_sum(p: float, order: NDArray[np.int64], table: Floats) -> Floats:
+    """ln Σ_l exp(table[α, l])·p^l·(1-p)^(α-l), 0 < p <= 1, rounded up."""
+    if p == 1:
+        return table[np.arange(len(order)), order]
+    return _log_sum_kernel(math.log(p), math.log1p(-p), order, table)
 
 
 @njit(cache=True, nogil=True)
-def _log_sum(log_p: float, log_q: float, order: NDArray[np.int64], table: Floats) -> Floats:
-    """ln(1 + Σ_l exp(table[α, l] + l·ln p + (α-l)·ln q)), rows of non-negative terms."""
+def _log_sum_kernel(log_p: float, log_q: float, order: NDArray[np.int64], table: Floats) -> Floats:
     out = np.empty(len(order))
     for i in range(len(order)):
-        count = order[i] - 1
-        if log_q == -np.inf:
-            top = table[i, count - 1] + order[i] * log_p
-            out[i] = np.log1p(np.exp(top)) if top < 30 else top + np.log1p(np.exp(-top))
-            continue
         top = -np.inf
-        for j in range(count):
-            top = max(top, table[i, j] + (j + 2) * log_p + (order[i] - j - 2) * log_q)
+        for j in range(order[i] + 1):
+            top = max(top, table[i, j] + j * log_p + (order[i] - j) * log_q)
         total = 0.0
-        for j in range(count):
-            term = table[i, j] + (j + 2) * log_p + (order[i] - j - 2) * log_q - top
+        for j in range(order[i] + 1):
+            term = table[i, j] + j * log_p + (order[i] - j) * log_q - top
             if term > -45.0:
-                total += np.exp(term)
-        total = top + np.log(total + 1e-18 * count)
-        out[i] = np.log1p(np.exp(total)) if total < 30 else total + np.log1p(np.exp(-total))
+                total += math.exp(term)
+        out[i] = top + math.log(total + 1e-18 * order[i]) + 1e-12
     return out
 
 
-def _log_unit_excess(kind: Kind, most: int) -> Floats:
-    """ln(M_l - 1) for l = 2..most, M_l = E_P0[(P0(k-1)/P0(k))^l], rounded up."""
-    if kind.v > _FAR:
-        logs = np.array([(l - 1) * (integer_bounds(kind, l) @ np.ones(3)).min() for l in range(2, most + 1)])
-    else:
-        logs = _unit_moments(kind, most)
-    return np.where(logs > 30, logs, np.log(np.expm1(np.minimum(logs, 30.0)))) + 1e-13
+def _log1p_exp(x: Floats) -> Floats:
+    return np.logaddexp(0.0, x)
 
 
 def _unit_moments(kind: Kind, most: int) -> Floats:
-    length = _length(kind, most)
+    """ln E_P0[(P0(k-1)/P0(k))^l] for l = 2..most, rounded up."""
+    if kind.v > _FAR:
+        return np.array([(l - 1) * integer_bounds(kind, l).sum(axis=1).min() for l in range(2, most + 1)])
+    return _unit_moments_at(kind, np.arange(2, most + 1))
+
+
+def _unit_moments_at(kind: Kind, powers: NDArray[np.int64]) -> Floats:
+    length = _length(kind, int(powers[-1]))
     while True:
         masses, wiggle = log_masses(kind, length)
-        logs = np.array([log_moment(l, 1, 0.0, False, masses, wiggle) for l in range(2, most + 1)])
+        logs = np.array([log_moment(int(l), 1, 0.0, False, masses, wiggle) for l in powers])
         if np.isfinite(logs).all() or length >= _LONGEST:
             return logs
         length *= 2
 
 
-@njit(cache=True, nogil=True)
-def _closed(s: int, order: int, bounds: Floats) -> float:
-    """A bound on D(x)/x² for all x >= s, both directions, from A·s² + B·s + C at integers; it falls with s.
+def _unit_rate(kind: Kind, unit: Floats, most: int) -> tuple[float, float, int]:
+    """(near, far, until): D_t(P_1‖P0) <= near·t at integers t = 2..until, and <= far·t at all t up to `most`.
 
-    Either the larger end of the cell over the smaller square, or chords: A(x² + p(1-p)) + Bx + C in reverse, and forward another
-    (α-1)/(8α)·(D(s+1) - D(s))² for the logarithm of the chord of Ξ^(1/α).
+    Beyond the moments at hand, a grid of orders with ratio 1.01 and chords between them, (t-1)D_t being convex in t, until a theorem's bound
+    is as good.
     """
-    best = np.inf
-    for i in range(len(bounds)):
-        a, b, c = bounds[i]
-        if not a < np.inf:
+    t = np.arange(2, len(unit) + 2)
+    near = float((unit / (t * (t - 1.0))).max())
+    until = len(unit) + 1
+    enough = min(most, math.ceil(3 / (0.7 * TIGHTNESS + 0.1 / kind.v)))
+    if until < enough and _theorem_rate(kind, until + 1) > near * (1 + 0.7 * TIGHTNESS):
+        count = math.ceil(math.log(enough / until) / 0.01) + 1
+        grid = np.unique(
+            np.rint(until * np.exp(np.linspace(0, math.log(enough / until), count))).astype(np.int64)
+        )
+        logs = _unit_moments_at(kind, grid)
+        left, right = grid[:-1].astype(float), grid[1:].astype(float)
+        # a chord of φ over ρ·t(t-1): at most the larger end's rate times the largest ratio of the parabola's chord to it
+        loss = 1 + (right - left) ** 2 / (4 * left * (left - 1))
+        ends = logs / (grid * (grid - 1.0))
+        near = max(near, float((np.maximum(ends[:-1], ends[1:]) * loss).max()))
+        until = int(grid[-1])
+    far = near if most <= until else max(near, _theorem_rate(kind, until + 1))
+    return near, far, until
+
+
+def _theorem_rate(kind: Kind, order: int) -> float:
+    """A bound on D_t(P_1‖P0)/t for all integers t >= order: the theorems' bounds over t do not rise."""
+    return float((integer_bounds(kind, order).sum(axis=1) / order).min())
+
+
+def _forward(
+    kind: Kind,
+    near: float,
+    far: float,
+    until: int,
+    reach: float,
+    order: NDArray[np.int64],
+    upper: Floats,
+    lower: Floats,
+) -> tuple[Floats, Floats]:
+    """(upper, lower) over (0, reach], forward direction, given those of the first cell.
+
+    With D_t(P_1‖P0) <= ρt at integers t, Hölder's inequality gives every mixed moment at most the value it has under Gaussian noise of
+    variance 1/(2ρ): E_P0[r_s^(α-l) r_{s+1}^l] <= exp(ρ((αs+l)² - (α-l)s² - l(s+1)²)). So cells are sums over l again; where
+    that is not enough (few levels, high orders) the cell's own moments are summed.
+    """
+    upper, lower = upper.copy(), lower.copy()
+    worst = np.where(order * math.ceil(reach) <= until, near, far)
+    s = 1
+    while s < reach:
+        last = min(reach, s + 1.0)
+        rho = np.where(order * (s + 1) <= until, near, far)
+        goal = np.maximum(upper, lower * (1 + TIGHTNESS))
+        rest = _closed(s, order, worst)
+        upper = np.where(rest <= goal, np.maximum(upper, rest), upper)
+        left = np.flatnonzero(rest > goal)
+        if len(left) == 0:
+            break
+        found = _forward_cell(s, last, order[left], rho[left], goal[left])
+        for i, high in zip(left.tolist(), found.tolist(), strict=True):
+            if high > goal[i] and kind.v <= _FAR:
+                exact, low = _summed(kind, int(order[i]), s, last, goal[i], False)
+                high, lower[i] = min(high, exact), max(lower[i], low)
+            upper[i] = max(upper[i], high)
+        s += 1
+    return upper, lower
+
+
+def _closed(s: int, order: NDArray[np.int64], rho: Floats) -> Floats:
+    """A bound on D(x)/x², forward, for all x >= s, from D <= ρα·s² at integers; falls with s.
+
+    The chord of Ξ^(1/α): αρ(x² + p(1-p)), and (α-1)/(8α)·(D(s+1) - D(s))² for the logarithm of a line; or D(s+1)/s².
+    """
+    a = rho * order
+    chord = a * (1 + 0.25 / (s * (s + 1))) + (order - 1) / (8 * order) * (a * (2 * s + 1) / s) ** 2
+    return np.minimum(chord, a * ((s + 1) / s) ** 2)
+
+
+def _forward_cell(s: int, last: float, order: NDArray[np.int64], rho: Floats, goal: Floats) -> Floats:
+    """Upper bounds over the cell [s, last]: splits until below the goal, or, where it cannot be, to a tenth of `TIGHTNESS`."""
+    most = int(order[-1])
+    power = np.arange(most + 1)[None, :]
+    table = _log_binomial(order, most) + rho[:, None] * (
+        2 * (order[:, None] - 1) * s * power + power * (power - 1)
+    )
+    start = rho * order * float(s) ** 2
+
+    def divergence(x: float) -> Floats:
+        return start + _log_sum(x - s, order, table) / (order - 1)
+
+    values = {float(s): start, last: divergence(last)}
+    upper = np.zeros(len(order))
+    reached = np.maximum(goal, np.maximum(start / s**2, values[last] / last**2))
+    waiting = [(float(s), last)]
+    while waiting:
+        a, b = waiting.pop()
+        found = _intervals(values[a], values[b], a, b, order)
+        hopeless = (values[a] > goal * a**2) | (values[b] > goal * b**2)
+        if ((found <= reached) | hopeless).all() or b - a < 1e-3:
+            upper = np.maximum(upper, found)
             continue
-        step = (a * (2 * s + 1) + b) / s
-        chord = a * (1 + 0.25 / (s * (s + 1.0))) + b / s + c / s**2 + (order - 1) / (8.0 * order) * step**2
-        best = min(best, chord, (a * (s + 1) ** 2 + b * (s + 1) + c) / s**2)
-    return best
+        x = 0.5 * (a + b)
+        values[x] = divergence(x)
+        waiting += [(a, x), (x, b)]
+    return upper
+
+
+def _summed(kind: Kind, order: int, s: int, last: float, goal: float, reverse: bool) -> tuple[float, float]:
+    """`cell_bound` with as many masses as it takes."""
+    length = _length(kind, order)
+    while True:
+        masses, wiggle = log_masses(kind, length)
+        at_s = log_moment(order, s, 0.0, False, masses, wiggle) / (order - 1)
+        at_last = log_moment(order, s, last - s, reverse, masses, wiggle) / (order - 1)
+        high, low = cell_bound(order, s, last, at_s, at_last, goal, reverse, masses, wiggle)
+        if high < np.inf or length >= _LONGEST:
+            return high, low
+        length *= 2
 
 
 @njit(cache=True, nogil=True)
-def _cells(
-    order: int,
-    reach: float,
-    upper: float,
-    lower: float,
-    bounds: Floats,
-    L: Floats,
-    wiggle: float,
-    tight: float,
+def _reverse_cells(
+    order: int, reach: float, upper: float, lower: float, rate: float, L: Floats, wiggle: float, tight: float
 ) -> tuple[float, float]:
-    """(upper, lower) over (0, reach] given those of the first cell: cell by cell until the closed form is enough."""
+    """(upper, lower) over (0, reach] with the reverse direction, cell by cell until chords between integers are enough."""
     s = 1
     at_s = log_moment(order, 1, 0.0, False, L, wiggle) / (order - 1)
     while s < reach:
-        rest = _closed(s, order, bounds)
-        if rest <= max(upper, lower * (1 + tight)):
+        goal = max(upper, lower * (1 + tight))
+        rest = order * rate * (1 + 0.25 / (s * (s + 1.0)))
+        if rest <= goal:
             return max(upper, rest), lower
-        if s + 1 <= reach:
-            at_next = log_moment(order, s + 1, 0.0, False, L, wiggle) / (order - 1)
-        for reverse in (False, True):
-            end = (
-                at_next
-                if s + 1 <= reach
-                else log_moment(order, s, reach - s, reverse, L, wiggle) / (order - 1)
-            )
-            goal = max(upper, lower * (1 + tight))
-            high, low, _ = cell_bound(order, s, reach, at_s, end, goal, reverse, L, wiggle)
-            upper, lower = max(upper, high), max(lower, low)
+        last = min(reach, s + 1.0)
+        at_last = log_moment(order, s, last - s, True, L, wiggle) / (order - 1)
+        high, low = cell_bound(order, s, last, at_s, at_last, goal, True, L, wiggle)
+        upper, lower = max(upper, high), max(lower, low)
         if not upper < np.inf:
             return upper, lower
         s += 1
-        at_s = at_next
+        at_s = at_last
     return upper, lower

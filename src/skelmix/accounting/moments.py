@@ -68,6 +68,17 @@ def _down(k: int, c: float, s: int, L: Floats, wiggle: float) -> float:
 @njit(cache=True, nogil=True)
 def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: float) -> float:
     """Upper bound on ln E_P0[(P_x/P0)^c], c = order or, in reverse, 1 - order; infinity if L is too short to say."""
+    return moment_window(order, s, p, reverse, L, wiggle)[0]
+
+
+@njit(cache=True, nogil=True)
+def moment_window(
+    order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: float
+) -> tuple[float, int, int]:
+    """(`log_moment`, low, high): the terms outside low..high add up to less than 1e-15 of the sum.
+
+    In reverse low..high are negated outcomes.
+    """
     c = float(1 - order) if reverse else float(order)
     sign = -1 if reverse else 1
     end = len(L) - s - 4
@@ -89,37 +100,42 @@ def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: f
         total += term
         if term < _CUT * total:
             ratio = _up(k, c, s, L, wiggle)
-            if ratio < -1e-9:
+            if ratio < -1e-9 and term / -math.expm1(ratio) < 3e-16 * total:
                 total += term / -math.expm1(ratio)
                 break
         k += 1
         if k >= end:
-            return np.inf
+            return np.inf, 0, 0
+    high = k
     k = low - 1
     edge = c * _log_ratio(sign * (first - 1), s, p, L) - top  # bounds every ratio further in
     while True:  # inwards, past 0 and out again on the other side if need be
         size = abs(k)
         if size >= end:
-            return np.inf
+            return np.inf, 0, 0
         ratio_here = c * _log_ratio(sign * k, s, p, L)
         term = math.exp(L[size] + ratio_here - top)
         total += term
         if term < _CUT * total:
             if k > first:
                 ratio = _down(k, c, s, L, wiggle)
-                if ratio < -1e-9 and edge < math.log(_CUT * total):
+                if (
+                    ratio < -1e-9
+                    and term / -math.expm1(ratio) < 3e-16 * total
+                    and edge < math.log(_CUT * total)
+                ):
                     total += term / -math.expm1(ratio) + math.exp(edge)
                     break
             elif k < 0:
                 ratio = -_g(size + 1, L) + wiggle
-                if ratio < -1e-9:
+                if ratio < -1e-9 and term / -math.expm1(ratio) < 3e-16 * total:
                     total += term / -math.expm1(ratio)
                     break
         k -= 1
     result = math.log(total) + top
     if result < _SMALL:
-        return math.log1p(_excess(c, s, p, sign, L, wiggle, end) * (1 + INFLATION))
-    return result * (1 + INFLATION)
+        return math.log1p(_excess(c, s, p, sign, L, wiggle, end) * (1 + INFLATION)), k, high
+    return result * (1 + INFLATION), k, high
 
 
 @njit(cache=True, nogil=True)
@@ -180,26 +196,70 @@ def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, 
 
 
 @njit(cache=True, nogil=True)
+def _cell_tables(order: int, s: int, reverse: bool, L: Floats, wiggle: float) -> tuple[Floats, Floats, float]:
+    """(base, slope, top): the moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 - order.
+
+    Forward the terms are P0·r_s^α·(1 + p(r_1(k-s) - 1))^α. In reverse, after reflecting k to s - k, they are
+    P0·r_s^α·(1 + p(P0(k+1)/P0(k) - 1))^(1-α). They are convex in p, so what lies outside the windows of both ends is as small
+    there as it is at the ends. Empty if L is too short.
+    """
+    first, low, high = moment_window(order, s, 0.0, False, L, wiggle)
+    second, low_next, high_next = moment_window(order, s + 1, 0.0, False, L, wiggle)
+    if not (first < np.inf and second < np.inf):
+        return np.empty(0), np.empty(0), np.inf
+    shift = 1 if reverse else 0  # the reflected shift by s+1 sits one further left
+    low, high = min(low, low_next - shift), max(high, high_next - shift)
+    base, slope = np.empty(high - low + 1), np.empty(high - low + 1)
+    top = first
+    for k in range(low, high + 1):
+        near = L[abs(k - s)]
+        base[k - low] = math.exp(L[abs(k)] + order * (near - L[abs(k)]) - top)
+        slope[k - low] = math.expm1(L[abs(k + 1)] - L[abs(k)] if reverse else L[abs(k - s - 1)] - near)
+    return base, slope, top
+
+
+@njit(cache=True, nogil=True)
+def _table_moment(p: float, power: int, reverse: bool, base: Floats, slope: Floats) -> float:
+    """Σ base·(1 + p·slope)^±power by repeated squaring, simple loops over arrays."""
+    product, square = base.copy(), 1.0 + p * slope
+    if reverse:
+        square = 1.0 / square
+    left = power
+    while True:
+        if left & 1:
+            product *= square
+        left >>= 1
+        if left == 0:
+            break
+        square *= square
+    return product.sum()
+
+
+@njit(cache=True, nogil=True)
 def cell_bound(
     order: int,
     s: int,
     last: float,
     at_s: float,
-    at_next: float,
+    at_last: float,
     goal: float,
     reverse: bool,
     L: Floats,
     wiggle: float,
-) -> tuple[float, float, int]:
-    """(upper, lower) bounds on sup D(x)/x² over [s, min(s+1, last)], s >= 1, and the number of moments it took.
+) -> tuple[float, float]:
+    """(upper, lower) bounds on sup D(x)/x² over [s, last], 1 <= s < last <= s+1, at_s and at_last being D at its ends.
 
-    Splits intervals while their bound is above max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached
-    already; at_s and at_next are D at s and min(s+1, last).
+    Splits intervals while their bound is above max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached.
     """
-    right = min(s + 1.0, last)
-    lower = max(at_s / s**2, at_next / right**2)
+    lower = max(at_s / s**2, at_last / last**2)
+    if bound_on_interval(at_s, at_last, s, last, order, reverse) <= goal:
+        return goal, lower
+    base, slope, top = _cell_tables(order, s, reverse, L, wiggle)
+    if len(base) == 0:
+        return np.inf, lower
+    power = order - 1 if reverse else order
     upper, used = 0.0, 0
-    stack = [(float(s), right, at_s, at_next)]
+    stack = [(float(s), last, at_s, at_last)]
     while len(stack) > 0:
         a, b, at_a, at_b = stack.pop()
         found = bound_on_interval(at_a, at_b, a, b, order, reverse)
@@ -207,9 +267,13 @@ def cell_bound(
             upper = max(upper, found)
             continue
         x = 0.5 * (a + b)
-        at_x = log_moment(order, s, x - s, reverse, L, wiggle) / (order - 1)
+        moment = math.log(_table_moment(x - s, power, reverse, base, slope)) + top
+        if moment < np.inf:
+            at_x = (moment * (1 + INFLATION) + 1e-12) / (order - 1)
+        else:  # the powers overflowed
+            at_x = log_moment(order, s, x - s, reverse, L, wiggle) / (order - 1)
         used += 1
         lower = max(lower, at_x / x**2)
         stack.append((a, x, at_a, at_x))
         stack.append((x, b, at_x, at_b))
-    return upper, lower, used
+    return upper, lower
