@@ -53,6 +53,7 @@ def small_plan(mechanism="skellam", *, rounds=12, expected=40, epsilon=20.0, bit
         bits=bits,
         rounds=rounds,
         mechanism=mechanism,
+        scale=None if mechanism == "gaussian" else 64.0,
         bound="rdp" if mechanism == "gaussian" else "paper",  # quick to prove; the loop does not care
         cohort=sk.Cohort(expected=expected, population=POPULATION, **cohort),
     )

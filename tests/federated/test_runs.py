@@ -1,0 +1,84 @@
+"""A run from settings to report, on eighty made-up images."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+import skelmix as sk
+from idx_helper import idx_bytes
+from skelmix.errors import InvalidInput
+from skelmix.federated import runs
+from skelmix.federated.report import Spent
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("idx")
+    rng = np.random.default_rng(0)
+    for stem, count in (("train", 80), ("t10k", 20)):
+        labels = rng.integers(0, 2, count).astype(np.uint8)
+        pictures = (labels[:, None, None] * 150 + rng.integers(0, 100, (count, 4, 4))).astype(np.uint8)
+        (directory / f"{stem}-images-idx3-ubyte").write_bytes(idx_bytes(pictures))
+        (directory / f"{stem}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
+    return str(directory)
+
+
+def plan_for(prepared):
+    return sk.plan(
+        sk.PrivacyTarget(50.0, 1e-3),
+        dimension=prepared.dimension,
+        rounds=6,
+        mechanism="gaussian",
+        cohort=sk.Cohort(expected=prepared.population // 2, population=prepared.population),
+    )
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_a_run_leaves_a_report_that_needs_no_network_and_says_whether_it_was_private(images, tmp_path, seed):
+    settings = runs.RunSettings(dataset=images, seed=seed, evaluate_every=2, lr=0.05)
+    prepared = runs.Prepared(settings)
+    result, summary = runs.finish(prepared.trainer(plan_for(prepared), tmp_path), tmp_path, settings)
+    keys = {
+        "accuracy",
+        "epsilon",
+        "delta",
+        "rounds",
+        "seconds",
+        "seconds_per_round",
+        "wrapped_fraction",
+        "report",
+    }
+    assert keys <= set(summary)
+    page = (tmp_path / "report.html").read_text()
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
+    assert [row["round"] for row in rows] == list("123456")
+    claimed = json.loads((tmp_path / "privacy.json").read_text())
+    for text in (page, claimed["statement"]):
+        assert ("NOT PRIVATE" in text) == (seed is not None)
+    assert summary["private"] == claimed["private"] == result.private == (seed is None)
+
+
+def test_a_finished_run_is_rebuilt_from_its_directory(images, tmp_path):
+    settings = runs.RunSettings(dataset=images, records=4, local_steps=2, seed=1)
+    prepared = runs.Prepared(settings)
+    assert prepared.population == 20
+    first = prepared.trainer(plan_for(prepared), tmp_path).run()
+    again = runs.Prepared(runs.read_settings(tmp_path))
+    assert again.settings == settings
+    result = again.trainer(None, tmp_path, resume=True).run()
+    assert (result.rounds, result.accuracy) == (6, first.accuracy)
+    with pytest.raises(InvalidInput, match=r"config\.json"):
+        runs.read_settings(tmp_path / "elsewhere")
+
+
+def test_epsilon_spent_rises_to_the_plans_and_is_never_understated(images):
+    plan = plan_for(runs.Prepared(runs.RunSettings(dataset=images)))
+    spent = Spent(plan)
+    values = [spent.after(rounds) for rounds in range(plan.rounds + 1)]
+    assert values[0] == 0
+    assert values == sorted(values)
+    assert values[-1] == plan.report.epsilon
