@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.accounting.expansion import Expansion, Ratios, chi_square
+from skelmix.accounting.sums import tilted_modulus
 
 FloatArray = NDArray[np.float64]
 
@@ -38,7 +39,8 @@ class Contour:
 
     @property
     def start(self) -> float:
-        return float(self.nodes[-1])
+        """Where the series end; 0 if they prove nothing on this line."""
+        return float(self.nodes[-1]) if len(self.nodes) else 0.0
 
 
 def contour(expansion: Expansion, radius: float, mu: float, offset: float) -> Contour:
@@ -63,33 +65,40 @@ def contour_end(smoothing: float) -> float:
     return _DECAY / smoothing
 
 
-def contour_error(
-    line: Contour, expansion: Expansion, middle: Middle | None, radius: float, mu: float, smoothing: float
-) -> float:
+def _series_integral(line: Contour, mu_squared: float, end: float) -> float:
+    """Upper sum of exp(-ω²mu²/2)·(exp(radius²e) - 1)/|t² - t| as far as the series go.
+
+    On each interval of ω the Gaussian factor is largest on the left; (exp(radius²e) - 1)/|t² - t| grows with ω: the right.
+    """
+    inside = line.nodes[:-1] < end
+    left, right, error = line.nodes[:-1][inside], line.nodes[1:][inside], line.error[inside]
+    distance = np.hypot(line.offset**2 - 0.25 - right**2, 2 * line.offset * right)  # |t² - t|
+    with np.errstate(over="ignore"):
+        body = np.exp(error - left**2 * (mu_squared / 2)) * -np.expm1(-error) / distance
+    return float((body * (right - left)).sum())
+
+
+def series_error(line: Contour, mu: float) -> float:
+    """`contour_error` with the first of its three ranges only: a lower bound on it."""
+    integral = _series_integral(line, mu**2, math.inf)
+    return (line.offset**2 - 0.25) * mu**2 / 2 + math.log(max(integral, 1e-300) / math.pi)
+
+
+def contour_error(line: Contour, middle: Middle | None, radius: float, mu: float, smoothing: float) -> float:
     """ln C_u: |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on Re t = 1 - u.
 
-    An upper sum: on each interval of ω the Gaussian factor is largest on the left, everything else on the right. `mu` is
-    that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three ranges.
+    `mu` is that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three ranges.
     """
-    if len(line.nodes) < 2:
-        return math.inf
     end = contour_end(smoothing)
     total2 = mu**2 + smoothing**2
-    left, right, error = line.nodes[:-1], line.nodes[1:], line.error
-    inside = left < end
-    left, right, error = left[inside], right[inside], error[inside]
-    real = line.offset**2 - 0.25  # u² - u
-    distance = np.hypot(real - right**2, 2 * line.offset * right)  # |t² - t|
-    with np.errstate(over="ignore"):
-        body = np.exp(error - left**2 * (total2 / 2)) * -np.expm1(-error) / distance
-    integral = float((body * (right - left)).sum())
+    integral = _series_integral(line, total2, end)
     if line.start < end:
         if middle is None:
             return math.inf
         integral += middle.integral(line, radius, mu, smoothing, end)
     # beyond Ω only the smoothing is used: |E r^t| <= E r^u <= exp(radius²(A(u) + e(u)))
-    beyond = max(end, float(right[-1]))
-    integral += (math.exp(min(line.on_axis, 700.0)) + 1) * math.exp(-((beyond * smoothing) ** 2) / 2) / beyond
+    integral += (math.exp(min(line.on_axis, 700.0)) + 1) * math.exp(-((end * smoothing) ** 2) / 2) / end
+    real = line.offset**2 - 0.25  # u² - u
     return real * total2 / 2 + math.log(integral / math.pi) if 0 < integral < math.inf else math.inf
 
 
@@ -167,28 +176,12 @@ class _Segment:
         """β on each interval of ω: an upper bound on ln|E r_x^t|/x² over 0 < x <= b."""
         # Re A falls with ω: taken on the left; e grows: on the right
         bound = self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right)
-        size = np.hypot(u, right)
+        size, step = np.hypot(u, right), float(right[0] - left[0])
         for low, high, start, end in self.spans:
-            modulus = self._modulus(u, left, right, start, end)
-            steep = np.maximum(np.exp((u - 1) * np.log1p(start)), np.exp((u - 1) * np.log1p(end)))
-            along_x = size * float(self.mass @ (steep * np.abs(end - start))) / 2
-            log = np.log(modulus + along_x)
+            modulus, spread, steep, total = tilted_modulus(
+                self.mass, start, end, u, float(left[0] + right[0]) / 2, step, len(left)
+            )
+            # Lipschitz in ω and in x; the margin covers rounding, levels left out and the ends of the table
+            log = np.log(modulus + step / 2 * spread + size * steep / 2 + 1e-10 * total)
             bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
         return np.asarray(bound)
-
-    def _modulus(
-        self, u: float, left: FloatArray, right: FloatArray, start: FloatArray, end: FloatArray
-    ) -> FloatArray:
-        """Bound on |E r^t| at the middle of the piece of x, for all ω of each interval."""
-        lift = (start + end) / 2
-        weight = self.mass * np.exp(u * np.log1p(lift))
-        total = float(weight.sum())
-        keep = weight > 1e-16 * total
-        dropped = float(weight[~keep].sum())
-        kept = weight[keep]
-        logs = np.log1p(lift[keep])
-        logs = logs - float(kept @ logs) / total  # a phase: the modulus does not change, the Lipschitz constant does
-        angles = np.outer((left + right) / 2, logs)
-        value = np.hypot(np.cos(angles) @ kept, np.sin(angles) @ kept)
-        along_omega = (right - left) / 2 * float(kept @ np.abs(logs))
-        return np.asarray(value + along_omega + dropped + 1e-12 * total)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.accounting.ratios import NoiseTable
+from skelmix.accounting.sums import power_sums
 from skelmix.errors import PrivacyUnattainable
 
 FloatArray = NDArray[np.float64]
@@ -115,8 +116,8 @@ class Expansion:
         remainder = float(summand.sum())
         if not summand[[0, -1]].max() <= 1e-20 * remainder:
             raise PrivacyUnattainable("the noise is too small for this clip: its tails cannot be bounded")
-        moments = _moments(values.mass, start / self.c, (end - start) / self.c)
-        size = _sizes(values.mass, start / self.c, end / self.c)
+        joint, rows = power_sums(values.mass, start, end, self.c, MOMENTS)
+        moments, size = _moments(joint), _sizes(rows, low == 0)
         return _Piece(low, high, self._bounds(moments, low, high), size, remainder)
 
     def _bounds(self, moments: FloatArray, low: float, high: float) -> FloatArray:
@@ -184,17 +185,8 @@ def _undominated(rows: FloatArray) -> FloatArray:
     return np.array(kept)
 
 
-def _powers(values: FloatArray) -> FloatArray:
-    """values^l for l = 0..L-1, as rows."""
-    found = np.ones((MOMENTS, len(values)))
-    for l in range(1, MOMENTS):
-        np.multiply(found[l - 1], values, out=found[l])
-    return found
-
-
-def _moments(mass: FloatArray, start: FloatArray, slope: FloatArray) -> FloatArray:
-    """(L, L): coefficient of p^i in E[(start + p·slope)^l]."""
-    joint = (_powers(start) * mass) @ _powers(slope).T  # E[start^a slope^i]
+def _moments(joint: FloatArray) -> FloatArray:
+    """(L, L): coefficient of p^i in E[(a + p·(b-a))^l], from E[a^i (b-a)^j]."""
     found = np.zeros((MOMENTS, MOMENTS))
     for l in range(2, MOMENTS):
         for i in range(l + 1):
@@ -202,13 +194,11 @@ def _moments(mass: FloatArray, start: FloatArray, slope: FloatArray) -> FloatArr
     return found
 
 
-def _sizes(mass: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
-    """Bounds on |E[v^l]| for all v between start and end (pointwise, on one line): even l are convex along it, odd l are not."""
-    starts, ends = _powers(start) @ mass, _powers(end) @ mass
-    if not start.any():  # E[v^l] = p^l·E[end^l]
+def _sizes(rows: FloatArray, first: bool) -> FloatArray:
+    """Bounds on |E[v^l]| over a piece, from the rows of `power_sums`: even l are convex in x, odd l need not be."""
+    starts, ends, middles, widest = rows
+    if first:  # E[v^l] = p^l·E[b^l]
         return np.abs(ends)
-    middles = _powers((start + end) / 2) @ mass
-    widest = _powers(np.maximum(np.abs(start), np.abs(end))) @ (mass * np.abs(end - start))
     found = np.maximum(starts, ends)
     for l in range(3, MOMENTS, 2):
         found[l] = abs(middles[l]) + l / 2 * widest[l - 1]

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skelmix.accounting.contour import STEP, Middle, contour, contour_end, contour_error
+from skelmix.accounting.contour import (
+    STEP,
+    Contour,
+    Middle,
+    contour,
+    contour_end,
+    contour_error,
+    series_error,
+)
 from skelmix.accounting.expansion import Expansion, Ratios, chi_square, ratios
 from skelmix.accounting.ratios import noise_table
 from skelmix.accounting.steps import GaussianCertificate
@@ -69,15 +78,15 @@ def flat_certificate(
     highest = 0.5 + float(offsets[-1])
     expansion = Expansion(values, linf, 1 - highest, highest)
     lines = [contour(expansion, radius, ideal, float(offset)) for offset in offsets]
+    lines = [line for line in lines if line.start > 0]
+    offsets = np.array([line.offset for line in lines])
     best = math.inf
-    for share in _shares(linf / radius):
+    for share in _shares(linf / radius) if _hopeful(lines, offsets, radius, ideal, slack) else ():
         smoothing = share * ideal
         end = contour_end(smoothing)
         start = min(line.start for line in lines)
-        middle = Middle(values, linf, start, end, highest) if 0 < start < end else None
-        errors = np.array(
-            [contour_error(line, expansion, middle, radius, ideal, smoothing) for line in lines]
-        )
+        middle = Middle(values, linf, start, end, highest) if start < end else None
+        errors = np.array([contour_error(line, middle, radius, ideal, smoothing) for line in lines])
         mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
         if mu > best:
             break
@@ -97,7 +106,15 @@ def _ratios(law: Law, linf: float) -> Ratios:
     return ratios(noise_table(law, 13 * deviation + shift), shift)
 
 
-def _shares(flatness: float) -> list[float]:
+def _hopeful(lines: list[Contour], offsets: FloatArray, radius: float, ideal: float, slack: float) -> bool:
+    """Whether the series alone would do, were there no smoothing to pay for: if not, nothing will."""
+    if not lines:
+        return False
+    errors = np.array([series_error(line, ideal) for line in lines])
+    return _dominating(offsets, errors, ideal, slack) < math.inf
+
+
+def _shares(flatness: float) -> Sequence[float]:
     """Smoothings to try, from the least that leaves the middle range affordable."""
     cheap = [share for share in _SMOOTHING if contour_end(share) * flatness <= _LONGEST_MIDDLE]
     return cheap or [_SMOOTHING[-1]]
