@@ -127,10 +127,12 @@ def test_another_version_and_non_canonical_encodings_are_refused(recorded):
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 65])
 def test_bitmaps_hold_exactly_the_participants(n):
     chosen = {i for i in range(n) if i % 3 != 1}
-    assert messages.from_bitmap(messages.bitmap(chosen, n), n) == chosen
+    found = messages.members(messages.bitmap(chosen, n), n)
+    assert {i for i in range(n + 3) if messages.contains(found, i)} == chosen
+    assert found.bit_count() == len(chosen)
     for wrong in (b"", messages.bitmap(chosen, n) + b"\0", (1 << n).to_bytes(n // 8 + 1, "little")):
         with pytest.raises(MalformedMessage):
-            messages.from_bitmap(wrong, n)
+            messages.members(wrong, n)
 
 
 @pytest.mark.parametrize("malicious", [False, True])

@@ -9,7 +9,7 @@ from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import MalformedMessage, NotAuthentic, UnsafeRequest
 from skelmix.secagg.graph import Graph, neighbourhood
 from skelmix.secagg.keys import advertisement_parts, survivors_parts, verify
-from skelmix.secagg.messages import MaskRequest, ShareRequest, UnmaskRequest, from_bitmap
+from skelmix.secagg.messages import MaskRequest, ShareRequest, UnmaskRequest, contains, members
 from skelmix.secagg.settings import Settings
 
 
@@ -58,41 +58,41 @@ def roster_is_trusted(
 
 def delivered(request: ShareRequest, delivery: MaskRequest) -> dict[int, bytes]:
     """The mask keys of the neighbours that shared; enough of them for the sum to be recoverable."""
-    sharers = from_bitmap(delivery.sharers, request.participants)
-    near = {peer[0] for peer in request.neighbourhood} & sharers
+    sharers = members(delivery.sharers, request.participants)
+    near = {peer[0] for peer in request.neighbourhood if contains(sharers, peer[0])}
     keys = {index: mask_key for index, mask_key, _ in delivery.sealed}
-    complete = request.index in sharers and set(keys) == near - {request.index}
+    complete = request.index in near and set(keys) == near - {request.index}
     if not complete or len(keys) < len(delivery.sealed):
         raise MalformedMessage("the sealed shares delivered are not those of the neighbours that shared")
-    if len(sharers) < request.threshold or len(near) < request.share_threshold:
+    if sharers.bit_count() < request.threshold or len(near) < request.share_threshold:
         raise UnsafeRequest(
-            f"{len(sharers)} have shared, {len(near)} of them in this neighbourhood: "
+            f"{sharers.bit_count()} have shared, {len(near)} of them in this neighbourhood: "
             "too few to recover the sum"
         )
     return keys
 
 
-def survivors_of(request: ShareRequest, sharers: bytes, shown: bytes) -> frozenset[int]:
-    """The survivors shown: at least the threshold, this client among them, all of them sharers."""
-    survivors = from_bitmap(shown, request.participants)
-    if not survivors <= from_bitmap(sharers, request.participants):
+def survivors_of(request: ShareRequest, sharers: bytes, shown: bytes) -> int:
+    """The survivors shown (an integer set): at least the threshold, this client among them, all sharers."""
+    survivors = members(shown, request.participants)
+    if survivors & ~members(sharers, request.participants):
         raise UnsafeRequest("a survivor is listed who never shared: refused")
-    if request.index not in survivors:
+    if not contains(survivors, request.index):
         raise UnsafeRequest("this client is not among the survivors: it has nothing to reveal")
-    if len(survivors) < request.threshold:
+    if survivors.bit_count() < request.threshold:
         raise UnsafeRequest(
-            f"{len(survivors)} survivors, the threshold is {request.threshold}: "
+            f"{survivors.bit_count()} survivors, the threshold is {request.threshold}: "
             "opening the sum would reveal too much"
         )
     return survivors
 
 
-def all_agree(request: ShareRequest, signed: bytes, shown: UnmaskRequest, survivors: frozenset[int]) -> None:
+def all_agree(request: ShareRequest, signed: bytes, shown: UnmaskRequest, survivors: int) -> None:
     """Malicious model: the survivors are those this client signed; `threshold` of them signed the same."""
     if shown.survivors != signed:
         raise UnsafeRequest("the survivors are not those that this client signed: refused")
     signers = {index for index, _ in shown.agreements}
-    distinct = len(signers) == len(shown.agreements) and signers <= survivors
+    distinct = len(signers) == len(shown.agreements) and all(contains(survivors, i) for i in signers)
     if not distinct or len(signers) < request.threshold:
         raise UnsafeRequest(f"{len(signers)} agreements on the survivors, {request.threshold} are needed")
     identities = {peer[0]: peer[3] for peer in request.neighbourhood}

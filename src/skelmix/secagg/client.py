@@ -208,7 +208,7 @@ class Client:
         seeds = [(request.index, state.own_seed_share)]
         keys = []
         for index, pair in state.held.items():
-            if index in survivors:
+            if messages.contains(survivors, index):
                 seeds.append((index, pair[:SHARE_BYTES]))
             else:
                 keys.append((index, pair[SHARE_BYTES:]))

@@ -297,9 +297,14 @@ def bitmap(indices: set[int] | frozenset[int], participants: int) -> bytes:
     return value.to_bytes((participants + 7) // 8, "little")
 
 
-def from_bitmap(data: bytes, participants: int) -> frozenset[int]:
-    """The inverse of `bitmap`; a wrong length or a bit beyond the participants raises `MalformedMessage`."""
+def members(data: bytes, participants: int) -> int:
+    """The set in a bitmap as an integer, bit i for index i; `MalformedMessage` if it does not fit."""
     value = int.from_bytes(data, "little")
     if len(data) != (participants + 7) // 8 or value >> participants:
         raise MalformedMessage(f"a set of participants does not fit the {participants} of this round")
-    return frozenset(i for i in range(participants) if value >> i & 1)
+    return value
+
+
+def contains(value: int, index: int) -> bool:
+    """Whether `index` is in the set that `members` gave."""
+    return bool(value >> index & 1)
