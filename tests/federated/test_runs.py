@@ -54,7 +54,7 @@ def test_a_run_leaves_a_report_that_needs_no_network_and_says_whether_it_was_pri
     assert keys <= set(summary)
     page = (tmp_path / "report.html").read_text()
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
-    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").read_text().splitlines()))
     assert [row["round"] for row in rows] == list("123456")
     claimed = json.loads((tmp_path / "privacy.json").read_text())
     for text in (page, claimed["statement"]):
