@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.nn.functional import cross_entropy
 
 from skelmix.datasets.catalogue import Images, load
 from skelmix.datasets.partition import Partition
+from skelmix.encoding.threads import at_most
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import dimension
 from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of
@@ -42,6 +44,7 @@ def train_once(
     partition: Partition | None = None,
     evaluate_every: int | None = None,
     measure: bool = True,
+    threads: int = 1,
     **options: Any,
 ) -> RunResult:
     """Train on a data set under a plan and return the result; further options are those of `Trainer`.
@@ -67,4 +70,10 @@ def train_once(
         entropy=None if seed is None else ReproducibleEntropy(seed),
         **options,
     )
-    return trainer.run()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with at_most(threads):
+            return trainer.run()
+    finally:
+        torch.set_num_threads(before)
