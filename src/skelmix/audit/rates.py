@@ -50,8 +50,8 @@ def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, conf
     """ε of the mechanism is at least `epsilon`, but for a probability of 1 - confidence.
 
     with_vector, without: scores of independent trials in the two worlds, as many in each; higher means more
-    like the first. The thresholds, one a direction, are chosen on the first half of the trials and judged on
-    the second, so that the choice costs nothing; the four one-sided limits share the error. 0 when no test
+    like the first. The thresholds, one a direction, are chosen on the first quarter of the trials and judged
+    on the rest, so that the choice costs nothing; the four one-sided limits share the error. 0 when no test
     shows anything. NaN, infinite and too few scores raise `InvalidInput`.
     """
     probability(delta=delta, confidence=confidence)
@@ -61,21 +61,23 @@ def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, conf
     if not (np.isfinite(with_vector).all() and np.isfinite(without).all()):
         raise InvalidInput("scores: NaN or infinity; a likelihood ratio must be cut off before it is passed")
     error = (1 - confidence) / 4
-    half = count // 2
+    chosen_on = count // 4
     found = [Bounded(0.0, math.inf, "none", 0.0, 0.0)]
     # "reverse" is the same question with the worlds' names and the sign of the score exchanged
     for direction, one, other in (("forward", with_vector, without), ("reverse", -without, -with_vector)):
-        cuts = np.unique(np.quantile(np.concatenate([one[:half], other[:half]]), _steps(), method="lower"))
-        chosen = cuts[int(np.argmax(_epsilons(one[:half], other[:half], cuts, delta, error)))]
-        judged = _epsilons(one[half:], other[half:], np.array([chosen]), delta, error)[0]
+        cuts = np.unique(
+            np.quantile(np.concatenate([one[:chosen_on], other[:chosen_on]]), _steps(), method="lower")
+        )
+        chosen = cuts[int(np.argmax(_epsilons(one[:chosen_on], other[:chosen_on], cuts, delta, error)))]
+        judged = _epsilons(one[chosen_on:], other[chosen_on:], np.array([chosen]), delta, error)[0]
         kept = float(chosen) if direction == "forward" else -float(chosen)
         found.append(
             Bounded(
                 float(judged),
                 kept,
                 direction,
-                float(np.mean(with_vector[half:] >= kept)),
-                float(np.mean(without[half:] >= kept)),
+                float(np.mean(with_vector[chosen_on:] >= kept)),
+                float(np.mean(without[chosen_on:] >= kept)),
             )
         )
     return max(found, key=lambda one: one.epsilon)

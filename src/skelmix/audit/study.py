@@ -30,7 +30,7 @@ _LARGEST_SCALE = 64.0
 
 @dataclass(frozen=True)
 class Setting:
-    """What is attacked. epsilon: of the central Gaussian with the same noise; the claim itself is computed."""
+    """What is attacked. epsilon: the central Gaussian's with the same noise; the claim itself is computed."""
 
     mechanism: str
     bound: str

@@ -50,7 +50,12 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         epsilon: opt.Epsilon = 1.0,
-        delta: opt.Delta = 1e-2,
+        delta: Annotated[
+            float | None,
+            typer.Option(
+                help="Default: 0.01 for one release, 1e-5 with canaries.", rich_help_panel="Privacy"
+            ),
+        ] = None,
         dimension: opt.Dimension = 16,
         clip_norm: opt.ClipNorm = 1.0,
         bits: opt.Bits = 8,
@@ -67,7 +72,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Attack it: a lower bound on ε that must not exceed the claim. Exit code 1 if it does.
 
-        The default δ is large, so that the trials can see what it lets through; the claim is at the same δ.
+        The δ of one release is large, so that trials can see what it lets through; the claim is at the same δ.
         Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
         """
         if everything:
@@ -77,7 +82,7 @@ def register(app: typer.Typer) -> None:
             _read(plan)
             if plan is not None
             else opt.build_plan(
-                epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,
+                epsilon=epsilon, delta=delta or (1e-5 if canaries else 1e-2), dimension=dimension, clip_norm=clip_norm, bits=bits,
                 cohort=cohort, population=population, rounds=rounds, mechanism=mechanism,
                 bound=bound or ("gdp" if mechanism in ("smm", "dgm") else "tight"), scale=scale,
                 dropout_tolerance=0.0, colluding=0,
