@@ -203,26 +203,30 @@ def least_noise(
     cohort: Cohort,
     rounds: int,
     target: PrivacyTarget,
-    start: float,
-) -> float:
+    multiplier: float,
+    below: float = math.inf,
+) -> float | None:
     """Least total noise with which `build(total_noise)` meets the target under `bound`, on the private side.
 
-    start: where to look first. Raises `PrivacyUnattainable` when no noise does it.
+    multiplier: noise multiplier of a Gaussian that would do, to start from. Returns None when it is not
+    below `below`, and raises `PrivacyUnattainable` when no noise does it.
     """
+    goal, step = target.epsilon, 1.1
     if bound in ("gdp", "flat", "pld"):
-        slack = slack_budget(target, cohort, rounds)
         share = 0.0 if bound == "pld" else SLACK_SHARE
         goal = gaussian_dp.largest_mu(
             target.epsilon, target.delta * (1 - share), rounds, cohort.sampling_probability
         )
+        multiplier, step = 1 / goal, 1.01
+        slack = slack_budget(target, cohort, rounds)
 
-        def cost(noise: float) -> float:
-            return build(noise).certificate(bound, slack).mu
+    def cost(noise: float) -> float:
+        mechanism = build(noise)
+        if bound in ("gdp", "flat", "pld"):
+            return mechanism.certificate(bound, slack).mu
+        return _epsilon(mechanism, bound, cohort, rounds, target.delta, None).epsilon
 
-    else:
-        goal = target.epsilon
-
-        def cost(noise: float) -> float:
-            return _epsilon(build(noise), bound, cohort, rounds, target.delta, None).epsilon
-
-    return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start)
+    if below < math.inf and cost(below * (1 - 1e-4)) > goal:
+        return None
+    start = build(1.0).noise_for_multiplier(multiplier)
+    return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start, step=step)

@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from skelmix import validation
 from skelmix.accounting import calibration, closed_form, gaussian_dp
@@ -239,7 +239,7 @@ def plan(
     reason: Exception | None = None
     for one in names:
         try:
-            found = _calibrated(common, one, gamma, central, best[0] if best else None)
+            found = _calibrated(common, one, gamma, central, best[0].total_noise if best else math.inf)
         except PrivacyUnattainable as error:
             reason = reason or error
         else:
@@ -390,20 +390,19 @@ def _widened(common: _Settings, mechanism: Mechanism, bound: str) -> Mechanism:
 
 
 def _calibrated(
-    common: _Settings, bound: str, scale: float, central: float, best: Mechanism | None
+    common: _Settings, bound: str, scale: float, central: float, below: float
 ) -> Mechanism | None:
-    """The mechanism with the least noise under this bound; None when `best` has no more noise already."""
-    setting = {"bound": bound, "cohort": common.cohort, "rounds": common.rounds}
-    if best is not None:
-        rival = _build(common, bound, scale, best.total_noise * (1 - 1e-4))
-        slack = slack_budget(common.target, common.cohort, common.rounds)
-        if claim(rival, delta=common.target.delta, slack=slack, **setting).epsilon > common.target.epsilon:
-            return None
-    start = _build(common, bound, scale, 1.0).noise_for_multiplier(central)
+    """The mechanism with the least noise under this bound; None when it is not below `below`."""
     total = least_noise(
-        lambda noise: _build(common, bound, scale, noise), target=common.target, start=start, **setting
+        lambda noise: _build(common, bound, scale, noise),
+        bound=bound,
+        cohort=common.cohort,
+        rounds=common.rounds,
+        target=common.target,
+        multiplier=central,
+        below=below,
     )
-    return _widened(common, _build(common, bound, scale, total), bound)
+    return None if total is None else _widened(common, _build(common, bound, scale, total), bound)
 
 
 def _finish(
@@ -463,38 +462,40 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
     """
     if common.name == "gaussian":
         return 1.0
-    widest = 2.0**common.bits / (2 * central * common.clip_norm)
+    widest = min(2.0**common.bits / (2 * central), 2.0**28) / common.clip_norm
 
-    def error(scale: float) -> float:
-        mechanism = _build(common, bound, scale, 1.0)
+    def error(log_scale: float) -> float:
+        mechanism = _build(common, bound, math.exp(log_scale), 1.0)
         mechanism = replace(mechanism, total_noise=mechanism.noise_for_multiplier(central))
         return _predicted(mechanism, common.cohort, common.alignment).mse
 
-    grid = widest * np.geomspace(1e-4, 2, 80)
-    middle = int(np.argmin([error(float(scale)) for scale in grid]))
-    fine = np.geomspace(grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)], 21)
-    return float(f"{fine[int(np.argmin([error(float(scale)) for scale in fine]))]:.3g}")
+    grid = math.log(widest) + np.linspace(math.log(1e-4), math.log(2), 24)
+    middle = int(np.argmin([error(point) for point in grid]))
+    around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
+    best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})
+    return float(f"{math.exp(best.x):.3g}")
 
 
 def _refuse_wrapping(chosen: Plan) -> None:
-    """Refuse a plan whose sum wraps so often that the modulus does more harm than the noise."""
-    predicted, mechanism = chosen.predicted, chosen.mechanism
-    if predicted.wrap <= predicted.noise + predicted.rounding:
+    """Refuse a plan whose noise alone wraps so often that the modulus does more harm than the noise."""
+    mechanism, cohort = chosen.mechanism, chosen.cohort
+    bare = _predicted(mechanism, cohort, 0.0)
+    if bare.wrap <= bare.noise + bare.rounding:
         return
-
-    def carries(bits: int) -> bool:
-        return (
-            _predicted(replace(mechanism, bits=bits), chosen.cohort, chosen.alignment).wrap_probability
+    wider = (bits for bits in range(mechanism.bits + 1, 33))
+    need = next(
+        (
+            bits
+            for bits in wider
+            if _predicted(replace(mechanism, bits=bits), cohort, chosen.alignment).wrap_probability
             < WRAP_WARNING
-        )
-
-    enough: Iterable[int] = (bits for bits in range(mechanism.bits + 1, 33) if carries(bits))
-    need = next(iter(enough), None)
+        ),
+        None,
+    )
     remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
     raise BitsTooFew(
-        f"bits = {mechanism.bits}: {predicted.wrap_probability:.0%} of coordinates would wrap around "
-        f"2^{mechanism.bits} at scale "
-        f"γ = {mechanism.scale:g}; {remedy}, or a smaller scale"
+        f"bits = {mechanism.bits}: {bare.wrap_probability:.0%} of coordinates would wrap around "
+        f"2^{mechanism.bits} at scale γ = {mechanism.scale:g} by the noise alone; {remedy}, or a smaller scale"
     )
 
 

@@ -19,20 +19,22 @@ def least_noise(
     high: float,
     *,
     guess: float | None = None,
+    step: float = 1.25,
     remedy: str = "raise epsilon or delta, sample fewer participants or run fewer rounds",
 ) -> float:
     """The least noise in [low, high] with epsilon_of(noise) <= target_epsilon, from above.
 
-    `epsilon_of` falls as noise grows (infinity: no bound there). Guarantee: the returned noise was itself evaluated and
-    meets the target, and a noise at most 0.1 % smaller was evaluated and violates it; except when `low` already meets the target, which
-    is then returned. Raises `PrivacyUnattainable`, with `remedy`, when `high` does not meet it. About ten evaluations; `guess`,
-    anything near the answer, saves a few.
+    `epsilon_of` falls as noise grows (infinity: no bound there). Guarantee: the returned noise was itself
+    evaluated and meets the target, and a noise at most 0.1 % smaller was evaluated and violates it; except
+    when `low` already meets the target, which is then returned. Raises `PrivacyUnattainable`, with
+    `remedy`, when `high` does not meet it. About ten evaluations; `guess`, anything near the answer, saves
+    a few; `step` is the factor by which the answer may well miss it.
     """
     positive(target_epsilon=target_epsilon, low=low, high=high)
     if low >= high:
         raise InvalidInput(f"low = {low!r}, high = {high!r}: low must be below high")
     start = math.sqrt(low * high) if guess is None else min(max(guess, low), high)
-    bad, good, bad_excess, good_excess = _bracket(epsilon_of, target_epsilon, low, high, start, remedy)
+    bad, good, bad_excess, good_excess = _bracket(epsilon_of, target_epsilon, low, high, start, step, remedy)
     if bad == good:
         return good
     side = 0
@@ -61,10 +63,17 @@ def _excess(epsilon: float, target: float) -> float:
 
 
 def _bracket(
-    epsilon_of: Callable[[float], float], target: float, low: float, high: float, start: float, remedy: str
+    epsilon_of: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    start: float,
+    step: float,
+    remedy: str,
 ) -> tuple[float, float, float, float]:
-    """(log bad, log good, their excesses) around the root, walking from `start` in growing steps; bad == good if low is good."""
-    point, excess, step = start, _excess(epsilon_of(start), target), 1.25
+    """(log bad, log good, their excesses) around the root, walking from `start` in growing steps; bad ==
+    good if low is good."""
+    point, excess = start, _excess(epsilon_of(start), target)
     while True:
         if excess > 0:
             if point >= high:
@@ -85,7 +94,8 @@ def _bracket(
 
 
 def _next(bad: float, good: float, bad_excess: float, good_excess: float) -> float:
-    """A point strictly inside (bad, good), all in logarithms: false position, kept off the ends, midpoint where it is undefined."""
+    """A point strictly inside (bad, good), all in logarithms: false position, kept off the ends, midpoint
+    where it is undefined."""
     width = good - bad
     if not math.isfinite(bad_excess) or good_excess <= -50.0:
         return bad + width / 2

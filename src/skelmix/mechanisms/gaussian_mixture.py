@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from skelmix.accounting.curve import RdpCurve
 
 
+_LEAST_VARIANCE = (
+    1 / 3
+)  # of one participant's noise: with less, sums of discrete Gaussians stop hiding a shift
+
+
 @dataclass(frozen=True)
 class GaussianMixture(Mixture):
     """Each participant adds N_Z(0, σ²) with σ² = total_noise/shares. Sums of them are not discrete
@@ -37,7 +42,7 @@ class GaussianMixture(Mixture):
         total = variance = (multiplier * self.radius) ** 2
         for _ in range(4 if variance < 1e4 else 0):
             total *= chi_square(DiscreteGaussian(total)) * variance
-        return total
+        return max(total, _LEAST_VARIANCE * self.shares)
 
     def largest_linf(self, order: int) -> int:
         """The largest integer Δ∞ that the paper's Eq. (8) allows at this order, at least 1."""
