@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve, checked_orders
-from skelmix.accounting.moments import bound_on_interval, cell_bound, log_moment
+from skelmix.accounting.moments import bound_on_interval, cell_bound, log_moment, moment_window
 from skelmix.accounting.profile import Kind, integer_bounds, kind_of, log_masses
 from skelmix.errors import InvalidInput
 from skelmix.noise.laws import Law
@@ -81,10 +81,10 @@ def _cached(kind: Kind, reach: float, orders: tuple[int, ...]) -> tuple[Floats, 
     upper, lower = _forward(kind, near, far, until, reach, np.asarray(orders), upper, lower)
     for i, order in enumerate(orders):
         rate = near if order * math.ceil(reach) <= until else far
-        goal = max(upper[i], lower[i] * (1 + TIGHTNESS))
-        if kind.v > _FAR:
-            upper[i] = max(upper[i], _far_reverse(order, rate))
-        elif rate * order * 1.125 > goal:
+        rest = _closed_reverse(1, order, rate)
+        if kind.v > _FAR or rest <= max(upper[i], lower[i] * (1 + TIGHTNESS)):
+            upper[i] = max(upper[i], rest)
+        else:
             upper[i], lower[i] = _reverse(kind, order, reach, upper[i], lower[i], rate)
     return upper, lower
 
@@ -99,15 +99,6 @@ def _reverse(
         if high < np.inf or length >= _LONGEST:
             return high, low
         length *= 2
-
-
-def _far_reverse(order: int, rate: float) -> float:
-    """D_α(P0‖P_x)/x² for x >= 1 at large variances: the smaller of the chord between integers and the geometric mean.
-
-    The chord costs p(1-p)/x² <= 1/8 of α·rate; weighted means, (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, cost at most
-    (1/4 + 1/(4(α-1)))/α of it, the second term because the unit shift's rate is known at integer orders.
-    """
-    return order * rate * (1 + min(0.125, 0.25 * (1 + 1 / (order - 1)) / order))
 
 
 def _length(kind: Kind, order: int) -> int:
@@ -225,7 +216,8 @@ def _unit_rate(kind: Kind, unit: Floats, most: int) -> tuple[float, float, int]:
     t = np.arange(2, len(unit) + 2)
     near = float((unit / (t * (t - 1.0))).max())
     until = len(unit) + 1
-    enough = min(most, math.ceil(3 / (0.7 * TIGHTNESS + 0.1 / kind.v)))
+    # Skellam's theorem is good from 3/t on; that for discrete Gaussians with few levels hardly ever
+    enough = min(most, 20_000 if kind.copies else math.ceil(3 / (0.7 * TIGHTNESS + 0.1 / kind.v)))
     if until < enough and _theorem_rate(kind, until + 1) > near * (1 + 0.7 * TIGHTNESS):
         count = math.ceil(math.log(enough / until) / 0.01) + 1
         grid = np.unique(
@@ -275,10 +267,14 @@ def _forward(
         left = np.flatnonzero(rest > goal)
         if len(left) == 0:
             break
-        found = _forward_cell(s, last, order[left], rho[left], goal[left])
+        found = np.full(len(left), np.inf)
+        known = rho[left] < np.inf
+        if known.any():
+            pick = left[known]
+            found[known] = _forward_cell(s, last, order[pick], rho[pick], goal[pick])
         for i, high in zip(left.tolist(), found.tolist(), strict=True):
             if high > goal[i] and kind.v <= _FAR:
-                exact, low = _summed(kind, int(order[i]), s, last, goal[i], False)
+                exact, low = _summed(kind, int(order[i]), s, last, goal[i])
                 high, lower[i] = min(high, exact), max(lower[i], low)
             upper[i] = max(upper[i], high)
         s += 1
@@ -324,37 +320,46 @@ def _forward_cell(s: int, last: float, order: NDArray[np.int64], rho: Floats, go
     return upper
 
 
-def _summed(kind: Kind, order: int, s: int, last: float, goal: float, reverse: bool) -> tuple[float, float]:
-    """`cell_bound` with as many masses as it takes."""
+def _summed(kind: Kind, order: int, s: int, last: float, goal: float) -> tuple[float, float]:
+    """`cell_bound`, forward, with as many masses as it takes."""
     length = _length(kind, order)
     while True:
         masses, wiggle = log_masses(kind, length)
-        at_s = log_moment(order, s, 0.0, False, masses, wiggle) / (order - 1)
-        at_last = log_moment(order, s, last - s, reverse, masses, wiggle) / (order - 1)
-        high, low = cell_bound(order, s, last, at_s, at_last, goal, reverse, masses, wiggle)
+        here = moment_window(order, s, 0.0, False, masses, wiggle)
+        following = moment_window(order, s + 1, 0.0, False, masses, wiggle)
+        high, low = cell_bound(order, s, last, here, following, goal, False, masses, wiggle)
         if high < np.inf or length >= _LONGEST:
             return high, low
         length *= 2
 
 
 @njit(cache=True, nogil=True)
+def _closed_reverse(s: int, order: int, rate: float) -> float:
+    """A bound on D_α(P0‖P_x)/x² for all x >= s, from D_t(P_1‖P0) <= rate·t at integers t; falls with s.
+
+    The smaller of the chord between integers, which costs p(1-p)/x² <= 1/(4s(s+1)) of α·rate, and of weighted means,
+    (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, which cost p(1-p)/(αx²), and 1/(4α(α-1)x²) for orders that are not integers.
+    """
+    return order * rate * (1 + min(0.25 / (s * (s + 1.0)), 0.25 * (1 + 1 / (order - 1.0)) / (order * s**2)))
+
+
+@njit(cache=True, nogil=True)
 def _reverse_cells(
     order: int, reach: float, upper: float, lower: float, rate: float, L: Floats, wiggle: float, tight: float
 ) -> tuple[float, float]:
-    """(upper, lower) over (0, reach] with the reverse direction, cell by cell until chords between integers are enough."""
+    """(upper, lower) over (0, reach] with the reverse direction, cell by cell until the closed form is enough."""
     s = 1
-    at_s = log_moment(order, 1, 0.0, False, L, wiggle) / (order - 1)
+    here = moment_window(order, 1, 0.0, False, L, wiggle)
     while s < reach:
         goal = max(upper, lower * (1 + tight))
-        rest = order * rate * (1 + 0.25 / (s * (s + 1.0)))
+        rest = _closed_reverse(s, order, rate)
         if rest <= goal:
             return max(upper, rest), lower
-        last = min(reach, s + 1.0)
-        at_last = log_moment(order, s, last - s, True, L, wiggle) / (order - 1)
-        high, low = cell_bound(order, s, last, at_s, at_last, goal, True, L, wiggle)
+        following = moment_window(order, s + 1, 0.0, False, L, wiggle)
+        high, low = cell_bound(order, s, min(reach, s + 1.0), here, following, goal, True, L, wiggle)
         upper, lower = max(upper, high), max(lower, low)
         if not upper < np.inf:
             return upper, lower
         s += 1
-        at_s = at_last
+        here = following
     return upper, lower

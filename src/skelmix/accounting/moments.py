@@ -96,7 +96,10 @@ def moment_window(
     total = 0.0
     k = low
     while True:  # outwards
-        term = math.exp(L[k] + c * _log_ratio(sign * k, s, p, L) - top)
+        exponent = L[k] + c * _log_ratio(sign * k, s, p, L)
+        if exponent > top:  # laws that wiggle may have several peaks
+            total, top = total * math.exp(top - exponent), exponent
+        term = math.exp(exponent - top)
         total += term
         if term < _CUT * total:
             ratio = _up(k, c, s, L, wiggle)
@@ -108,23 +111,22 @@ def moment_window(
             return np.inf, 0, 0
     high = k
     k = low - 1
-    edge = c * _log_ratio(sign * (first - 1), s, p, L) - top  # bounds every ratio further in
+    edge = c * _log_ratio(sign * (first - 1), s, p, L)  # bounds every ratio further in
     while True:  # inwards, past 0 and out again on the other side if need be
         size = abs(k)
         if size >= end:
             return np.inf, 0, 0
-        ratio_here = c * _log_ratio(sign * k, s, p, L)
-        term = math.exp(L[size] + ratio_here - top)
+        exponent = L[size] + c * _log_ratio(sign * k, s, p, L)
+        if exponent > top:
+            total, top = total * math.exp(top - exponent), exponent
+        term = math.exp(exponent - top)
         total += term
         if term < _CUT * total:
             if k > first:
                 ratio = _down(k, c, s, L, wiggle)
-                if (
-                    ratio < -1e-9
-                    and term / -math.expm1(ratio) < 3e-16 * total
-                    and edge < math.log(_CUT * total)
-                ):
-                    total += term / -math.expm1(ratio) + math.exp(edge)
+                small = ratio < -1e-9 and term / -math.expm1(ratio) < 3e-16 * total
+                if small and edge - top < math.log(3e-16 * total):
+                    total += term / -math.expm1(ratio) + math.exp(edge - top)
                     break
             elif k < 0:
                 ratio = -_g(size + 1, L) + wiggle
@@ -196,26 +198,21 @@ def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, 
 
 
 @njit(cache=True, nogil=True)
-def _cell_tables(order: int, s: int, reverse: bool, L: Floats, wiggle: float) -> tuple[Floats, Floats, float]:
-    """(base, slope, top): the moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 - order.
+def _cell_tables(
+    order: int, s: int, reverse: bool, low: int, high: int, top: float, L: Floats
+) -> tuple[Floats, Floats]:
+    """(base, slope) on low..high: the moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 - order.
 
     Forward the terms are P0·r_s^α·(1 + p(r_1(k-s) - 1))^α. In reverse, after reflecting k to s - k, they are
     P0·r_s^α·(1 + p(P0(k+1)/P0(k) - 1))^(1-α). They are convex in p, so what lies outside the windows of both ends is as small
-    there as it is at the ends. Empty if L is too short.
+    there as it is at the ends.
     """
-    first, low, high = moment_window(order, s, 0.0, False, L, wiggle)
-    second, low_next, high_next = moment_window(order, s + 1, 0.0, False, L, wiggle)
-    if not (first < np.inf and second < np.inf):
-        return np.empty(0), np.empty(0), np.inf
-    shift = 1 if reverse else 0  # the reflected shift by s+1 sits one further left
-    low, high = min(low, low_next - shift), max(high, high_next - shift)
     base, slope = np.empty(high - low + 1), np.empty(high - low + 1)
-    top = first
     for k in range(low, high + 1):
         near = L[abs(k - s)]
         base[k - low] = math.exp(L[abs(k)] + order * (near - L[abs(k)]) - top)
         slope[k - low] = math.expm1(L[abs(k + 1)] - L[abs(k)] if reverse else L[abs(k - s - 1)] - near)
-    return base, slope, top
+    return base, slope
 
 
 @njit(cache=True, nogil=True)
@@ -240,23 +237,29 @@ def cell_bound(
     order: int,
     s: int,
     last: float,
-    at_s: float,
-    at_last: float,
+    here: tuple[float, int, int],
+    following: tuple[float, int, int],
     goal: float,
     reverse: bool,
     L: Floats,
     wiggle: float,
 ) -> tuple[float, float]:
-    """(upper, lower) bounds on sup D(x)/x² over [s, last], 1 <= s < last <= s+1, at_s and at_last being D at its ends.
+    """(upper, lower) bounds on sup D(x)/x² over [s, last], 1 <= s < last <= s+1.
 
-    Splits intervals while their bound is above max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached.
+    `here` and `following` are the `moment_window` of the shifts s and s+1. Splits intervals while their bound is above
+    max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached.
     """
+    at_s = here[0] / (order - 1)
+    at_last = following[0] / (order - 1)
+    if last < s + 1:
+        at_last = log_moment(order, s, last - s, reverse, L, wiggle) / (order - 1)
     lower = max(at_s / s**2, at_last / last**2)
-    if bound_on_interval(at_s, at_last, s, last, order, reverse) <= goal:
-        return goal, lower
-    base, slope, top = _cell_tables(order, s, reverse, L, wiggle)
-    if len(base) == 0:
-        return np.inf, lower
+    found = bound_on_interval(at_s, at_last, s, last, order, reverse)
+    if found <= goal or not found < np.inf:
+        return found, lower
+    shift = 1 if reverse else 0  # the reflected shift by s+1 sits one further left
+    low, high = min(here[1], following[1] - shift), max(here[2], following[2] - shift)
+    base, slope = _cell_tables(order, s, reverse, low, high, here[0], L)
     power = order - 1 if reverse else order
     upper, used = 0.0, 0
     stack = [(float(s), last, at_s, at_last)]
@@ -267,7 +270,7 @@ def cell_bound(
             upper = max(upper, found)
             continue
         x = 0.5 * (a + b)
-        moment = math.log(_table_moment(x - s, power, reverse, base, slope)) + top
+        moment = math.log(_table_moment(x - s, power, reverse, base, slope)) + here[0]
         if moment < np.inf:
             at_x = (moment * (1 + INFLATION) + 1e-12) / (order - 1)
         else:  # the powers overflowed

@@ -118,9 +118,11 @@ def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
             psi, done = _convolve(psi, done, np.ones(1), 1, sigma2, length), done + 1
     index = np.arange(length) % copies
     index = np.minimum(index, copies - index)
-    if index.max() >= len(psi):
-        raise AssertionError("the periodic factor is shorter than the masses it serves")
     log_psi = np.log(psi)[index]
+    if not np.isfinite(log_psi).all():
+        raise InvalidInput(
+            f"no masses for {copies} copies of variance {sigma2}: they are out of float64's range"
+        )
     steps = np.abs(np.diff(log_psi)).max(initial=0.0)
     return _normalised(parabola + log_psi), 2.0 * float(steps)
 
@@ -148,5 +150,7 @@ def _periodic_sum(a: Floats, m: int, b: Floats, n: int, rate: float, width: int,
             w = min(w, n - w)
             if u < len(a) and w < len(b):
                 total += math.exp(-rate * (j - centre) ** 2) * a[u] * b[w]
+            else:
+                total = np.nan  # a factor is needed where it was not computed: must not pass for zero
         out[k] = total
     return out / out[0]
