@@ -1,0 +1,72 @@
+"""What a job may spend, and who takes part in it: plain data, without the accounting that uses it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from skelmix.errors import InvalidInput
+from skelmix.validation import cohort_within, fraction, one_of, positive, probability, whole
+
+SAMPLINGS = ("poisson", "fixed", "none")
+
+
+@dataclass(frozen=True)
+class PrivacyTarget:
+    """The (ε, δ) that the whole job may spend, counted per participant."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon)
+        probability(delta=self.delta)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who takes part in a round, how they are drawn, and how many must survive.
+
+    expected: participants expected in a round; population: participants in all. sampling: "poisson" (each
+    joins independently with probability expected/population), "fixed" (exactly `expected`, without
+    replacement) or "none" (everyone, always). dropout_tolerance: the fraction of a cohort that may drop
+    out. colluding: participants of a round whose noise the adversary may know.
+    """
+
+    expected: int
+    population: int
+    dropout_tolerance: float = 0.0
+    colluding: int = 0
+    sampling: str = "poisson"
+
+    def __post_init__(self) -> None:
+        cohort_within(self.expected, self.population)
+        fraction(dropout_tolerance=self.dropout_tolerance)
+        whole(0, colluding=self.colluding)
+        one_of(SAMPLINGS, sampling=self.sampling)
+        if self.sampling == "none" and self.expected != self.population:
+            raise InvalidInput(
+                f"sampling = 'none' with expected = {self.expected} of {self.population}: everyone takes "
+                "part, "
+                "so make them equal or choose poisson or fixed sampling"
+            )
+        if self.shares(self.expected) < 1:
+            raise InvalidInput(
+                f"colluding = {self.colluding}: must be below the {self.min_survivors(self.expected)} "
+                "survivors of an expected "
+                "cohort, or nobody adds noise; lower it or the dropout tolerance"
+            )
+
+    @property
+    def sampling_probability(self) -> float:
+        """Probability that a given participant is in a given round."""
+        return self.expected / self.population
+
+    def min_survivors(self, sampled: int) -> int:
+        """Fewest participants, of `sampled` that started, with whom a sum may be opened."""
+        return max(1, math.ceil(sampled * (1 - self.dropout_tolerance) - 1e-9))
+
+    def shares(self, sampled: int) -> int:
+        """Noise shares that are certain to be in an opened sum and unknown to the adversary; 0 when none
+        is."""
+        return max(0, self.min_survivors(sampled) - self.colluding)
