@@ -97,12 +97,13 @@ class CanaryAudit:
 
 
 def judge(
-    scores: Floats, included: Flags, *, claimed: float, delta: float, confidence: float = 1 - 1e-6
+    scores: Floats, included: Flags, *, claimed: float, delta: float, confidence: float = 0.999
 ) -> CanaryAudit:
     """Guess from the scores who was included, and compare with the claim. Both arrays are (canaries,).
 
     The numbers of guesses are fixed beforehand (`GUESSED`), half for the highest scores and half for the
-    lowest, and share the error.
+    lowest, and share the error. Since δ enters as about 2mδ over the number of surprising guesses, it must be
+    far below (1 - confidence)/canaries for anything to be shown.
     """
     positive(claimed=claimed)
     count = len(scores)
@@ -159,7 +160,7 @@ def audit_training(
     plan: Plan,
     canaries: int | None = None,
     *,
-    confidence: float = 1 - 1e-6,
+    confidence: float = 0.999,
     entropy: Entropy | None = None,
 ) -> CanaryAudit:
     """Run the plan once with canaries and compare with its claim against those who see the models."""

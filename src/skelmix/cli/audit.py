@@ -27,8 +27,12 @@ def register(app: typer.Typer) -> None:
             int, typer.Option(help="Games for each pair of worlds.", rich_help_panel=Panel)
         ] = 1_000_000,
         confidence: Annotated[
-            float, typer.Option(help="Of the lower bound.", rich_help_panel=Panel)
-        ] = 0.999999,
+            float | None,
+            typer.Option(
+                help="Of the lower bound. Default: 0.999999 for one release, 0.999 with canaries.",
+                rich_help_panel=Panel,
+            ),
+        ] = None,
         canaries: Annotated[
             int,
             typer.Option(
@@ -53,7 +57,7 @@ def register(app: typer.Typer) -> None:
         delta: Annotated[
             float | None,
             typer.Option(
-                help="Default: 0.01 for one release, 1e-5 with canaries.", rich_help_panel="Privacy"
+                help="Default: 0.01 for one release, 1e-6 with canaries.", rich_help_panel="Privacy"
             ),
         ] = None,
         dimension: opt.Dimension = 16,
@@ -72,7 +76,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Attack it: a lower bound on ε that must not exceed the claim. Exit code 1 if it does.
 
-        The δ of one release is large, so that trials can see what it lets through; the claim is at the same δ.
+        The δ of one release is large, so that trials can see what it lets through; the claim is at it too.
         Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
         """
         if everything:
@@ -82,17 +86,17 @@ def register(app: typer.Typer) -> None:
             _read(plan)
             if plan is not None
             else opt.build_plan(
-                epsilon=epsilon, delta=delta or (1e-5 if canaries else 1e-2), dimension=dimension, clip_norm=clip_norm, bits=bits,
-                cohort=cohort, population=population, rounds=rounds, mechanism=mechanism,
+                epsilon=epsilon, delta=delta or (1e-6 if canaries else 1e-2), dimension=dimension,
+                clip_norm=clip_norm, bits=bits, cohort=cohort, population=population, rounds=rounds, mechanism=mechanism,
                 bound=bound or ("gdp" if mechanism in ("smm", "dgm") else "tight"), scale=scale,
                 dropout_tolerance=0.0, colluding=0,
                 sampling="none" if population in (None, cohort) else "poisson", alignment=1.0,
             )
         )  # fmt: skip
         found = (
-            _training(chosen, canaries, confidence)
+            _training(chosen, canaries, confidence or 0.999)
             if canaries
-            else _release(chosen, trials, confidence, plot)
+            else _release(chosen, trials, confidence or 0.999999, plot)
         )
         emit(found, _readable(found), as_json=as_json)
         if not found["holds"]:

@@ -1,0 +1,92 @@
+"""Canaries in one run: the bound of Steinke, Nasr and Jagielski, and real training through it."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit_helper import CANARIES, canary_plan
+from skelmix.audit.canaries import audit_training, epsilon_at_least, judge, p_value, run_with_canaries
+from skelmix.errors import InvalidInput
+
+
+def test_the_p_value_is_the_binomial_tail_without_delta():
+    assert p_value(100, 40, 30, 0.0, 0.0) == pytest.approx(stats.binom.sf(29, 40, 0.5))
+    assert p_value(100, 40, 30, 1.0, 0.0) == pytest.approx(stats.binom.sf(29, 40, 1 / (1 + np.exp(-1))))
+    assert p_value(100, 40, 0, 1.0, 0.0) == 1
+
+
+def test_delta_adds_its_term():
+    """By hand, for r = v = 2: the windows below v are P[W = 1] and (P[W = 1] + P[W = 0])/2."""
+    q = 1 / (1 + np.exp(-0.5))
+    one, none = 2 * q * (1 - q), (1 - q) ** 2
+    expected = q * q + 2 * 10 * 1e-3 * max(one, (one + none) / 2)
+    assert p_value(10, 2, 2, 0.5, 1e-3) == pytest.approx(expected)
+
+
+def test_the_largest_refuted_epsilon_is_where_the_p_value_meets_the_error():
+    found = epsilon_at_least(1000, 200, 190, delta=1e-6, confidence=0.999)
+    assert p_value(1000, 200, 190, found, 1e-6) == pytest.approx(1e-3, rel=1e-6)
+    assert epsilon_at_least(1000, 200, 100, delta=1e-6, confidence=0.999) == 0
+    assert epsilon_at_least(1000, 200, 200, delta=1e-6, confidence=0.999) > found
+
+
+def test_randomised_response_is_not_refuted_and_nearly_reached():
+    """Each canary's bit is released with odds e^ε: exactly (ε, 0)-private, and the bound comes close."""
+    rng, epsilon, count = np.random.default_rng(11), 1.5, 20_000
+    included = rng.random(count) < 0.5
+    told = included ^ (rng.random(count) > 1 / (1 + np.exp(-epsilon)))
+    found = judge(told.astype(float), included, claimed=epsilon, delta=1e-9)
+    assert found.holds
+    assert found.lower_bound > 0.8 * epsilon
+
+
+def test_a_run_holds_its_claim():
+    plan = canary_plan()
+    assert plan.report.epsilon < 3
+    found = audit_training(plan, confidence=0.999)
+    assert found.holds
+    assert set(found.to_dict()) >= {"claimed", "lower_bound", "confidence", "trials", "holds"}
+
+
+def test_the_scores_see_the_canaries_when_there_is_little_noise():
+    plan = canary_plan(multiplier=0.2, expected=CANARIES, rounds=1)
+    scores, included = run_with_canaries(plan)
+    assert ((scores > 0.5) == included).mean() > 0.8  # the others' rounding hides some
+    assert judge(scores, included, claimed=plan.report.epsilon, delta=1e-6, confidence=0.999).holds
+    assert not judge(scores, included, claimed=1.0, delta=1e-6, confidence=0.999).holds
+
+
+def test_the_real_trainer_holds_its_claim():
+    """The auditor sees the final model only. The loss is linear, so that canary j pulls weight j alone."""
+    torch = pytest.importorskip("torch")
+    from skelmix.federated.clients import Clients
+    from skelmix.federated.trainer import Trainer
+
+    plan = canary_plan()
+    included = torch.rand(CANARIES) < 0.5
+    model = torch.nn.Linear(CANARIES, 1, bias=False)
+    with torch.no_grad():
+        model.weight.zero_()
+    clients = Clients(torch.eye(CANARIES) * 4, -included.float())  # 4: the trainer has to clip it
+    trainer = Trainer(
+        model,
+        lambda out, target: (out[..., 0] * target).sum(),
+        clients,
+        plan,
+        torch.optim.SGD(model.parameters(), lr=1.0),
+        measure=False,
+    )
+    trainer.run()
+    scores = model.weight.detach().numpy()[0].astype(np.float64)
+    assert scores.std() > 0
+    claim = {"claimed": plan.report.epsilon, "delta": plan.report.delta, "confidence": 0.999}
+    assert judge(scores, included.numpy(), **claim).holds
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(InvalidInput):
+        judge(np.array([np.nan, 1.0]), np.array([True, False]), claimed=1.0, delta=1e-5)
+    with pytest.raises(InvalidInput):
+        run_with_canaries(canary_plan(), CANARIES + 1)
+    with pytest.raises(InvalidInput):
+        p_value(10, 11, 3, 1.0, 0.0)

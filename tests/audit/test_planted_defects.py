@@ -1,0 +1,177 @@
+"""Planted defects: each is caught, and the sound system beside it is not flagged.
+
+A defect is planted by overriding one step of the real mechanism. The claim is the sound mechanism's own.
+"""
+
+import os
+import signal
+import warnings
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from audit_helper import canary_plan
+from skelmix.audit.canaries import audit_training
+from skelmix.audit.release import audit_release
+from skelmix.audit.repeats import agreement_p_value
+from skelmix.claim import Cohort, claim
+from skelmix.encoding.wrapping import wrap
+from skelmix.errors import RoundFailed
+from skelmix.federated import sampling
+from skelmix.mechanisms import FlatClip, SkellamMixture
+from skelmix.mechanisms.clips import Clipped
+from skelmix.noise import entropy as entropy_module
+from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy
+from skelmix.noise.laws import Skellam
+from skelmix.noise.table import sampler
+from skelmix.secagg.in_memory import secure_sum
+
+DELTA = 1e-2
+FIELDS = dict(dimension=16, bits=8, scale=8.0, clip_norm=1.0, total_noise=40.0)
+
+
+@lru_cache
+def claimed(**fields):
+    report = claim(
+        SkellamMixture(**(FIELDS | fields)),
+        bound="rdp",
+        cohort=Cohort(1, 1, sampling="none"),
+        rounds=1,
+        delta=DELTA,
+    )
+    return report.epsilon
+
+
+def holds(kind, *, trials=200_000, **fields):
+    mechanism = kind(**(FIELDS | fields))
+    return audit_release(mechanism, delta=DELTA, claimed=claimed(**fields), trials=trials).holds
+
+
+class HalfVariance(SkellamMixture):
+    def participant_law(self, shares=None):
+        return Skellam(super().participant_law(shares).rate / 2)
+
+
+class NoRoundingNoise(SkellamMixture):
+    def _round_and_noise(self, x, draws, out, entropy):
+        out[:] = wrap(np.rint(x).astype(np.int64) + draws.sample(x.shape, entropy=entropy), self.bits)
+
+
+class NoClip(SkellamMixture):
+    def _clip(self, x):
+        return Clipped(0, 0, 0.0)
+
+
+class LostShare(SkellamMixture):
+    """The second of two participants drops out, and the sum is opened without its noise."""
+
+    def encode(self, vectors, **options):
+        sent = super().encode(vectors, **options)
+        sent[len(sent) // 2 :] = 0
+        return sent
+
+
+@pytest.mark.parametrize(
+    ("defect", "fields"),
+    [
+        (HalfVariance, {}),
+        (NoRoundingNoise, {"dimension": 64, "scale": 4.1, "total_noise": 10.0}),
+        (NoClip, {}),
+        (LostShare, {"shares": 2}),
+    ],
+)
+def test_the_distinguishing_game_catches(defect, fields):
+    assert holds(SkellamMixture, **fields)
+    assert not holds(defect, **fields)
+
+
+def test_a_lost_share_cannot_be_opened():
+    """What keeps the real system from it: with a threshold of all, a sum with a dropout fails."""
+    vectors = np.ones((3, 4), np.uint8)
+    with pytest.raises(RoundFailed):
+        secure_sum(vectors, modulus=256, threshold=3, dropouts={"masked": [1]})
+
+
+class Stuck(ReproducibleEntropy):
+    """Every participant is handed the same stream."""
+
+    def spawn(self):
+        return ReproducibleEntropy(0)
+
+
+def test_a_repeated_stream_is_caught():
+    mechanism = SkellamMixture(**(FIELDS | {"dimension": 1024}))
+    vector = np.zeros(1024)
+
+    def chance(source):
+        releases = [mechanism.encode(vector, round=0, entropy=source) for _ in range(2)]
+        return agreement_p_value(*releases, mechanism.total_law(1))
+
+    assert chance(SystemEntropy()) > 1e-6
+    assert chance(ReproducibleEntropy(7)) > 1e-6
+    assert chance(Stuck(7)) < 1e-6
+
+
+def noise_of_parent_and_child(source):
+    """Noise drawn after a fork by both sides from what was one stream."""
+    law = Skellam(40)
+    draws = sampler(law)
+    draws.sample(1000, entropy=source)
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of numba exist, the child starts none
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os.write(writing, draws.sample(1000, entropy=source).astype(np.int64).tobytes())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        theirs = np.frombuffer(pipe.read(), np.int64)
+    os.waitpid(child, 0)
+    return draws.sample(1000, entropy=source).astype(np.int64), theirs, law
+
+
+def test_a_seed_reused_across_a_fork_is_caught(monkeypatch):
+    assert agreement_p_value(*noise_of_parent_and_child(SystemEntropy())) > 1e-6
+    monkeypatch.setattr(entropy_module, "_process", lambda: (1, 0))  # does not notice the fork
+    assert agreement_p_value(*noise_of_parent_and_child(SystemEntropy())) < 1e-6
+
+
+def test_subsampling_that_is_claimed_but_not_done_is_caught(monkeypatch):
+    plan = canary_plan()
+    assert audit_training(plan, confidence=0.999).holds
+    monkeypatch.setattr(
+        sampling, "draw_cohort", lambda kind, population, expected, entropy: np.arange(population)
+    )
+    assert not audit_training(plan, confidence=0.999).holds
+
+
+class SameSigns(SkellamMixture):
+    """The rotation ignores the round."""
+
+    def encode(self, vectors, *, round, **options):
+        return super().encode(vectors, round=0, **options)
+
+    def decode(self, total, *, round):
+        return super().decode(total, round=0)
+
+
+def test_rotation_signs_that_are_reused_are_caught_where_it_matters():
+    """A vector that one rotation makes a spike loses most of its length to the flat clip in that round. With
+    fresh signs every round the loss averages out; with the same signs it never does."""
+    from skelmix.encoding.rotation import unrotate
+
+    rounds, dimension = 64, 256
+    spike = np.zeros(dimension)
+    spike[0] = 1.0
+    vector = unrotate(spike, bytes(32), 0, dimension=dimension)
+
+    def kept(kind):
+        mechanism = kind(dimension, 10, 32.0, 1.0, 4.0, clip=FlatClip(10.0))
+        decoded = [mechanism.decode(mechanism.encode(vector, round=r), round=r) for r in range(rounds)]
+        return float(np.mean(decoded, axis=0) @ vector)
+
+    assert kept(SkellamMixture) > 0.9
+    assert kept(SameSigns) < 0.5
