@@ -1,4 +1,4 @@
-"""End to end: a real SuperLink and three SuperNodes on 127.0.0.1, two rounds, one node killed while it trains."""
+"""End to end: a SuperLink and three SuperNodes on 127.0.0.1, two rounds, one node killed while it trains."""
 
 from __future__ import annotations
 

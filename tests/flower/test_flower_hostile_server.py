@@ -216,7 +216,7 @@ def test_secrets_are_erased_when_the_round_is_over(hostile):
         round.masked(server.ask(node, {"masked": mask[node]}).parts["masked"])
     unmask = round.close_masked()
     server.ask(1, {"unmask": unmask[1]})
-    assert set(state) == {"channel", "plan", "digest", "attendance", "last-round"}
+    assert set(state) == {"channel", "plan", "digest", "words", "attendance", "last-round"}
 
 
 def test_a_train_function_that_fails_leaves_no_masks_behind(hostile):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from skelmix.claim import Cohort
+from skelmix.cohort import Cohort
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.federated.sampling import fixed_size, poisson
 from skelmix.noise.entropy import Entropy, system_entropy

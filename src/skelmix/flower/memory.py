@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
 
+from skelmix.cohort import Cohort
 from skelmix.errors import CorruptState
 from skelmix.flower.records import RECORD
 from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.keys import KeyPair
 
-if TYPE_CHECKING:
-    from skelmix.claim import Cohort
-
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """What encoding needs of a plan whose claim was proved earlier in the run."""
+    """What a round needs of a plan whose claim was proved earlier in the run."""
 
-    mechanism: Any
     cohort: Cohort
     rounds: int
+    words: int  # of a vector on the wire
+    bits: int
+    dimension: int
+    fields: dict[str, Any]
+
+    def mechanism(self) -> Any:
+        """Loads the kernels: only where something is encoded."""
+        from skelmix.mechanisms import mechanism_from_dict
+
+        return mechanism_from_dict(self.fields)
 
 
 class Memory:
@@ -78,17 +85,22 @@ class Memory:
         data = self._get("attendance", bytes, b"")
         return Attendance.from_bytes(data) if data else Attendance()
 
-    def keep_plan(self, text: str, digest: str) -> None:
+    def keep_plan(self, text: str, digest: str, words: int) -> None:
         """Only after its claim was proved and the policy agreed."""
-        self._record["plan"], self._record["digest"] = text, digest
+        self._record["plan"], self._record["digest"], self._record["words"] = text, digest, words
 
     def plan_facts(self) -> PlanFacts:
         """The accepted plan, without proving it again: the text is the one that was proved."""
-        from skelmix.claim import Cohort
-        from skelmix.mechanisms import mechanism_from_dict
-
         data = json.loads(self._get("plan", str, ""))
-        return PlanFacts(mechanism_from_dict(data["mechanism"]), Cohort(**data["cohort"]), data["rounds"])
+        fields = data["mechanism"]
+        return PlanFacts(
+            cohort=Cohort(**data["cohort"]),
+            rounds=data["rounds"],
+            words=self._get("words", int, 0),
+            bits=fields["bits"],
+            dimension=fields["dimension"],
+            fields=fields,
+        )
 
     def spend(self, round_number: int) -> None:
         """From now on no vector is made for this round or an earlier one."""

@@ -141,7 +141,7 @@ class _Participant:
 
         plan = Plan.from_json(request.plan)
         self.policy.check_plan(plan)
-        self.memory.keep_plan(request.plan, request.digest)
+        self.memory.keep_plan(request.plan, request.digest, plan.mechanism.padded_dimension)
 
     def _simple(self, name: str, data: bytes) -> bytes:
         """Every phase but the one that trains."""
@@ -168,7 +168,7 @@ class _Participant:
 
         def accept(asked: ShareRequest) -> None:
             nonlocal joined
-            if (asked.dimension, asked.bits) != (facts.mechanism.padded_dimension, facts.mechanism.bits):
+            if (asked.dimension, asked.bits) != (facts.words, facts.bits):
                 raise PolicyViolation(
                     f"the round is for {asked.dimension} words of {asked.bits} bits, the plan is not"
                 )
@@ -201,12 +201,13 @@ class _Participant:
             raise ProtocolError(f"the app's train function failed: {reply.error.reason}")
         _, after = only_arrays(reply.content, "the app's reply")
         vector = difference(after, before)
-        if vector.size != facts.mechanism.dimension:
+        if vector.size != facts.dimension:
             raise PolicyViolation(
-                f"the model has {vector.size} weights, the plan is for {facts.mechanism.dimension}: "
+                f"the model has {vector.size} weights, the plan is for {facts.dimension}: "
                 "make it with dimension=skelmix.flower.dimension(arrays)"
             )
-        encoded = facts.mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
+        shares = facts.cohort.shares(size)
+        encoded = facts.mechanism().encode(vector, round=round_number, shares=shares)
         answer = client.masked(data, encoded)
         self.memory.reopen(round_number, size)
         self.memory.keep(client.secret_state())

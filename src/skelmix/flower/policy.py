@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from skelmix.cohort import Cohort
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.secagg.keys import KEY_BYTES, Identity
 from skelmix.secagg.messages import ShareRequest
 from skelmix.validation import positive, probability, whole
 
 if TYPE_CHECKING:
-    from skelmix.plan import Cohort, Plan
+    from skelmix.plan import Plan
 
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 

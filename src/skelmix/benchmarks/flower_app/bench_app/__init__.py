@@ -1,0 +1,1 @@
+"""Times secure rounds and plain exchanges."""
