@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from skelmix.accounting import calibration, closed_form, conversion, gaussian_dp, subsampling
 from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve
 from skelmix.accounting.report import PrivacyReport
-from skelmix.cohort import Cohort, PrivacyTarget
+from skelmix.cohort import Cohort as Cohort
+from skelmix.cohort import PrivacyTarget as PrivacyTarget
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.validation import probability, whole
