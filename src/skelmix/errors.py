@@ -37,6 +37,10 @@ class CorruptState(SkelmixError):
     """A ledger, checkpoint or plan on disk is damaged, foreign or from another run."""
 
 
+class StorageFailed(SkelmixError, OSError):
+    """The disk is full or refuses: what was to be written is not there. Nothing was released on its behalf."""
+
+
 class PolicyViolation(SkelmixError):
     """A participant refuses what the server asked for, because its own policy forbids it."""
 

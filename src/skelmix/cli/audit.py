@@ -87,7 +87,8 @@ def register(app: typer.Typer) -> None:
             if plan is not None
             else opt.build_plan(
                 epsilon=epsilon, delta=delta or (1e-6 if canaries else 1e-2), dimension=dimension,
-                clip_norm=clip_norm, bits=bits, cohort=cohort, population=population, rounds=rounds, mechanism=mechanism,
+                clip_norm=clip_norm, bits=bits, cohort=cohort, population=population,
+                rounds=rounds, mechanism=mechanism,
                 bound=bound or ("gdp" if mechanism in ("smm", "dgm") else "tight"), scale=scale,
                 dropout_tolerance=0.0, colluding=0,
                 sampling="none" if population in (None, cohort) else "poisson", alignment=1.0,

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from skelmix.errors import CorruptState
+from skelmix.errors import CorruptState, StorageFailed
 
 Value = str | int | float | None
 Row = dict[str, Any]
@@ -72,8 +72,13 @@ class ResultFile:
         self._announced = False
 
     def __enter__(self) -> ResultFile:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._locked()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._locked()
+        except OSError as error:
+            raise StorageFailed(
+                f"{self.path} cannot be written ({error}): choose another --output"
+            ) from error
         first, self.rows = read(self.path, self.settings)
         if first and first != self.columns:
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
@@ -116,8 +121,16 @@ class ResultFile:
         self._file.truncate(content.rfind(b"\n") + 1)
 
     def _write(self, lines: str) -> None:
-        self._file.write(lines.encode())
-        os.fsync(self._file.fileno())
+        data = lines.encode()
+        try:
+            if self._file.write(data) != len(data):
+                raise OSError("the disk took only part of a row")
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageFailed(
+                f"{self.path} could not be written ({error}): free space, then run the command again; "
+                "rows written before are kept"
+            ) from error
 
 
 def key(row: Row, settings: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ file."""
 from __future__ import annotations
 
 import io
-import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,11 @@ def load(path: Path) -> Checkpoint | None:
     if not path.exists():
         return None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        return Checkpoint(**content)
-    except (RuntimeError, pickle.UnpicklingError, TypeError, EOFError, ValueError, KeyError) as error:
+        found = Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # a damaged file may fail anywhere in the reader, in any way
         raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: {error}") from error
+    kinds = (int, str, dict, dict, dict | None, list)
+    values = (getattr(found, name) for name in Checkpoint.__dataclass_fields__)
+    if not all(isinstance(value, kind) for value, kind in zip(values, kinds, strict=True)) or found.round < 0:
+        raise CorruptState(f"{path} is not a checkpoint of skelmix: a field has another type")
+    return found

@@ -12,10 +12,12 @@ import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
+from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput, StorageFailed
 from skelmix.validation import whole
 
 _START = "0" * 64
@@ -36,8 +38,26 @@ def _parse(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
         or not line.endswith(b"\n")
     ):
         return None
-    content = json.loads(body)
-    return (content, digest[:-1].decode()) if content.get("previous") == previous else None
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    follows = isinstance(content, dict) and content.get("previous") == previous
+    return (content, digest[:-1].decode()) if follows else None
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Failures of the operating system within the block become `StorageFailed`, naming the path."""
+    try:
+        yield
+    except StorageFailed:
+        raise
+    except OSError as error:
+        raise StorageFailed(
+            f"{path} could not be written ({error.strerror or error}): free space or correct the rights, "
+            "then resume; nothing of the round was released"
+        ) from error
 
 
 def sync_directory(directory: Path) -> None:
@@ -52,12 +72,13 @@ def sync_directory(directory: Path) -> None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file: a reader, even after a crash, sees the old content or the new one, never a mixture."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
+    with storing(path):
+        with temporary.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
 
 
 class RunLock:
@@ -65,7 +86,8 @@ class RunLock:
     kill."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = (directory / "run.lock").open("a")
+        with storing(directory):
+            self._file = (directory / "run.lock").open("a")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -91,7 +113,7 @@ class Ledger:
         self._file: int | None = None
         self.budget, self.charged, self.heads = budget, 0, [_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
-        self._durable = path is not None
+        self._path = path
         if path is not None:
             self._open(path)
 
@@ -103,8 +125,8 @@ class Ledger:
         """Record that `round` starts. Returns only when the line is on disk; raises, charging or not, if it
         may not be.
 
-        `BudgetExhausted` when the plan's rounds are used up; `OSError` (disk full, say) before anything was
-        released. Rounds are charged in order, each once.
+        `BudgetExhausted` when the plan's rounds are used up; `StorageFailed` (disk full, say) before anything
+        was released. Rounds are charged in order, each once.
         """
         if self.remaining <= 0:
             raise BudgetExhausted(
@@ -114,8 +136,8 @@ class Ledger:
         if round != self.charged:
             raise InvalidInput(f"round = {round}: the next round to be charged is {self.charged}")
         line, digest = _line(self.heads[-1], {"round": round})
-        if self._durable:
-            self._append(line)
+        if self._path is not None:
+            self._append(self._path, line)
         self.heads.append(digest)
         self.charged += 1
 
@@ -124,31 +146,32 @@ class Ledger:
             os.close(self._file)
             self._file = None
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, path: Path, line: bytes) -> None:
         if self._file is None:
             raise CorruptState(
                 "the ledger is closed (a write failed, or the run ended): resume the run to read it again"
             )
         try:
-            if os.write(self._file, line) != len(line):
-                raise OSError("the disk took only part of a ledger line")
-            os.fsync(self._file)
-        except OSError:
+            with storing(path):
+                if os.write(self._file, line) != len(line):
+                    raise OSError("the disk took only part of a ledger line")
+                os.fsync(self._file)
+        except StorageFailed:
             self.close()  # what is on disk is unknown now: only reading it again can tell
             raise
 
     def _open(self, path: Path) -> None:
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        if not lines:
+        if not path.exists():
             line, digest = _line(_START, self._header)
             write_atomically(path, line)
             self.heads = [digest]
         else:
-            self._read(path, lines)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+            self._read(path, path.read_bytes().splitlines(keepends=True))
+        with storing(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def _read(self, path: Path, lines: list[bytes]) -> None:
-        header = _parse(lines[0], _START)
+        header = _parse(lines[0], _START) if lines else None
         if header is None:
             raise CorruptState(
                 f"{path} does not begin as a ledger: it is damaged or not one; do not train on"

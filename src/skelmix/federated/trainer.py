@@ -26,7 +26,7 @@ from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
 from skelmix.federated.cohort import Seconds, TrueSum, noisy_sum
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
-from skelmix.federated.ledger import Ledger, RunLock, write_atomically
+from skelmix.federated.ledger import Ledger, RunLock, storing, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
 from skelmix.mechanisms import EncodeStats
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, system_entropy
@@ -138,7 +138,7 @@ class Trainer:
         directory = Path(run_directory)
         if not (directory / "plan.json").exists():
             raise InvalidInput(f"{directory} has no plan.json: it is not the directory of a run")
-        plan = Plan.from_json((directory / "plan.json").read_text())
+        plan = Plan.from_json((directory / "plan.json").read_bytes())
         options |= {"run_directory": directory, "resuming": True}
         trainer = cls(model, loss, clients, plan, optimizer, **options)
         try:
@@ -258,7 +258,8 @@ class Trainer:
         digest = hashlib.sha256(text.encode()).hexdigest()
         if self._directory is None:
             return Ledger(None, plan_digest=digest, budget=self.plan.rounds, private=self.private)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with storing(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(self._directory)
         try:
             stored, path = self._directory / "plan.json", self._directory / "ledger.jsonl"
@@ -268,6 +269,10 @@ class Trainer:
                         f"{self._directory} holds a run already: resume it, or choose another directory"
                     )
                 write_atomically(stored, text.encode())
+            elif not path.exists():
+                raise CorruptState(
+                    f"{path} is missing: what this run has spent is unknown; start another run, elsewhere"
+                )
             digest = hashlib.sha256(stored.read_bytes()).hexdigest()
             ledger = Ledger(path, plan_digest=digest, budget=self.plan.rounds, private=self.private)
         except BaseException:
