@@ -38,7 +38,7 @@ class CorruptState(SkelmixError):
 
 
 class StorageFailed(SkelmixError, OSError):
-    """The disk is full or refuses: what was to be written is not there. Nothing was released on its behalf."""
+    """The disk is full or refuses: what was to be written is not there. Nothing was released."""
 
 
 class PolicyViolation(SkelmixError):

@@ -152,12 +152,16 @@ class Trainer:
         """Train until the plan's rounds are used up. Calling it again returns at once: the budget is
         spent."""
         start = perf_counter()
+        before = torch.get_num_threads()
+        if self.gradients.short_passes:  # idle OpenMP threads spin, on cores that the encoder could use
+            torch.set_num_threads(1)
         try:
             while self.ledger.remaining > 0:
                 self.step()
                 if self.ledger.charged % self.checkpoint_every == 0 or self.ledger.remaining == 0:
                     self.save()
         finally:
+            torch.set_num_threads(before)
             if self.ledger.remaining == 0:
                 self.close()
         return self._result(perf_counter() - start)
@@ -289,10 +293,15 @@ class Trainer:
             raise CorruptState(
                 f"{directory}: checkpoint and ledger are of different runs, or ledger lines were removed"
             )
-        self.model.load_state_dict(state.model)
-        self.optimizer.load_state_dict(state.optimizer)
-        if self.scheduler is not None and state.scheduler is not None:
-            self.scheduler.load_state_dict(state.scheduler)
+        try:
+            self.model.load_state_dict(state.model)
+            self.optimizer.load_state_dict(state.optimizer)
+            if self.scheduler is not None and state.scheduler is not None:
+                self.scheduler.load_state_dict(state.scheduler)
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptState(
+                f"{directory}: the checkpoint is of another model or optimiser: {error}"
+            ) from error
         self.history = list(state.history)
         for lost in range(state.round, ledger.charged):
             self.history.append({"round": lost + 1, "opened": False, "lost": True})
