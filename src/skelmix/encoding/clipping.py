@@ -72,9 +72,7 @@ def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_
     _check(x, c)
     whole(1, linf=linf)
     changed = np.zeros(x.shape[0], np.bool_)
-    bad, touched = _clip_mixture(
-        x, float(c), _at_most(float(linf), x.dtype), 1.0 - _product_error(x.dtype), changed
-    )
+    bad, touched = _clip_mixture(x, float(c), _at_most(float(linf), x.dtype), changed)
     _refuse(bad)
     return changed, int(touched)
 
@@ -191,7 +189,7 @@ def mixture_norm(line: Any) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tuple[int, int]:
+def _clip_mixture(x: Any, c: float, linf: Any, changed: Any) -> tuple[int, int]:
     touched = 0
     d = x.shape[1]
     limit = c * (1.0 - _TWO_U)
@@ -214,7 +212,7 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
                 break
             factor = c / norm * margin
             for j in range(d):
-                line[j] = _shrunk(line[j], factor, shade)
+                line[j] = _shrunk(line[j], factor)
             norm = mixture_norm(line)
             tries += 1
         for j in range(d):
@@ -227,23 +225,17 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
 
 
 @njit(nogil=True, cache=True)
-def _shrunk(value: Any, factor: float, shade: float) -> Any:
-    """A float at or just below y with v(y) = factor·v(|value|), with the sign of value: v grows with |y|.
-
-    shade: one unit in the last place less than 1, so that rounding to the float's type goes up next to
-    never.
-    """
+def _shrunk(value: Any, factor: float) -> Any:
+    """The float next towards zero of y with v(y) = factor·v(|value|), with the sign of value: v grows with
+    |y|."""
     size = abs(np.float64(value))
-    if size < 1.0 and factor <= 1.0:
-        exact = size * factor  # k = 0 before and after: the same, without root and division
-    else:
-        k = np.floor(size)
-        v = (k * k + (2.0 * k + 1.0) * (size - k)) * factor
-        k = np.floor(math.sqrt(v))
-        if k * k > v:
-            k -= 1.0
-        exact = k + (v - k * k) / (2.0 * k + 1.0)
-    result = type(value)(exact * shade)
+    k = np.floor(size)
+    v = (k * k + (2.0 * k + 1.0) * (size - k)) * factor
+    k = np.floor(math.sqrt(v))
+    if k * k > v:
+        k -= 1.0
+    exact = k + (v - k * k) / (2.0 * k + 1.0)
+    result = type(value)(exact)
     if np.float64(result) > exact:
         result = np.nextafter(result, type(value)(0.0))
     return math.copysign(result, value)
