@@ -1,13 +1,15 @@
 """Contour integrals: how far hockey-stick divergences under many small coordinates are from the Gaussian's.
 
-For Re t = u the divergence of the product pair, given one more observation N(0,1) against N(s,1), is an integral of
-E[Π r_{x_j}^t]·exp((t²-t)s²/2)·e^(ε(1-t))/(t(t-1)) over the line; so is the Gaussian's. `contour_errors` bounds the integral of the
-modulus of the difference in three ranges of ω = Im t: by `Expansion.error`; by a bound on |E r_x^t| on a grid with a Lipschitz constant; and by
-the smoothing alone. Proof: docs/explanation/gaussian-certificates.md, section 3.
+For Re t = u the divergence of the product pair, given one more observation N(0,1) against N(s,1), is an
+integral of E[Π r_{x_j}^t]·exp((t²-t)s²/2)·e^(ε(1-t))/(t(t-1)) over the line; so is the Gaussian's.
+`contour_errors` bounds the integral of the modulus of the difference in three ranges of ω = Im t: by
+`Expansion.error`; by a bound on |E r_x^t| on a grid with a Lipschitz constant; and by the smoothing alone.
+Proof: docs/explanation/gaussian-certificates.md, section 3.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,7 +70,8 @@ def contour_end(smoothing: float) -> float:
 def _series_integral(line: Contour, mu_squared: float, end: float) -> float:
     """Upper sum of exp(-ω²mu²/2)·(exp(radius²e) - 1)/|t² - t| as far as the series go.
 
-    On each interval of ω the Gaussian factor is largest on the left; (exp(radius²e) - 1)/|t² - t| grows with ω: the right.
+    On each interval of ω the Gaussian factor is largest on the left; (exp(radius²e) - 1)/|t² - t| grows with
+    ω: the right.
     """
     inside = line.nodes[:-1] < end
     left, right, error = line.nodes[:-1][inside], line.nodes[1:][inside], line.error[inside]
@@ -87,7 +90,8 @@ def series_error(line: Contour, mu: float) -> float:
 def contour_error(line: Contour, middle: Middle | None, radius: float, mu: float, smoothing: float) -> float:
     """ln C_u: |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on Re t = 1 - u.
 
-    `mu` is that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three ranges.
+    `mu` is that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three
+    ranges.
     """
     end = contour_end(smoothing)
     total2 = mu**2 + smoothing**2
@@ -103,14 +107,14 @@ def contour_error(line: Contour, middle: Middle | None, radius: float, mu: float
 
 
 class Middle:
-    """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b] and ω in [start, end], where the series for x = b prove nothing any more."""
+    """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b] and ω in [start, end], where the series for x = b
+    prove nothing any more.
+    """
 
     def __init__(self, values: Ratios, b: float, start: float, end: float, highest: float) -> None:
         count = max(1, math.ceil(math.log(end / start) / math.log(_SEGMENT)))
         edges = np.geomspace(start, end, count + 1).tolist()
-        self.segments = [
-            _Segment(values, b, low, high, highest) for low, high in zip(edges[:-1], edges[1:], strict=True)
-        ]
+        self.segments = [_Segment(values, b, low, high, highest) for low, high in itertools.pairwise(edges)]
 
     def integral(self, line: Contour, radius: float, mu: float, smoothing: float, end: float) -> float:
         """Bound on the integral over [line.start, end] of (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t|.
@@ -138,7 +142,9 @@ class Middle:
 
 
 class _Segment:
-    """One range [low, high] of ω: the series for x up to `split`, a grid with Lipschitz constants for the rest."""
+    """One range [low, high] of ω: the series for x up to `split`, a grid with Lipschitz constants for the
+    rest.
+    """
 
     def __init__(self, values: Ratios, b: float, low: float, high: float, highest: float) -> None:
         self.low, self.high = low, high
@@ -157,14 +163,14 @@ class _Segment:
     def _spans(
         self, values: Ratios, b: float, width: float
     ) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
-        """(low, high, r - 1 at both ends) for pieces of (split, b] inside unit cells, at most `width` long."""
+        """(low, high, r - 1 at both ends) for pieces of (split, b] inside unit cells, at most `width`."""
         for s in range(math.floor(self.split), math.ceil(b)):
             low, high = max(self.split, float(s)), min(b, s + 1.0)
             if low >= high:
                 continue
             start, end = values.lift(low), values.lift(high)
             edges = np.linspace(0.0, 1.0, math.ceil((high - low) / width) + 1).tolist()
-            for a, z in zip(edges[:-1], edges[1:], strict=True):
+            for a, z in itertools.pairwise(edges):
                 yield (
                     low + a * (high - low),
                     low + z * (high - low),
@@ -175,7 +181,7 @@ class _Segment:
     def log_bound(self, u: float, left: FloatArray, right: FloatArray) -> FloatArray:
         """β on each interval of ω: an upper bound on ln|E r_x^t|/x² over 0 < x <= b."""
         # Re A falls with ω: taken on the left; e grows: on the right
-        bound = self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right)
+        bound = np.asarray(self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right))
         size, step = np.hypot(u, right), float(right[0] - left[0])
         for low, high, start, end in self.spans:
             modulus, spread, steep, total = tilted_modulus(

@@ -1,19 +1,22 @@
 """How far one coordinate's cumulant function is from a Gaussian's, for every value x in (0, b] at once.
 
-K_x(t) = ln E[r_x^t] under P_0, r_x = dP_x/dP_0, and A(t) = (t² - t)χ²/2 with χ² = E[(r_1 - 1)²]. `Expansion.error(t)` bounds
-e(t) = sup |K_x(t)/x² - A(t)| over 0 < x <= b for complex t. On each piece [lo, hi] of a unit cell r_x is affine in x, so that
-with v = r_x - 1 everything is a polynomial in x and t plus remainders:
+K_x(t) = ln E[r_x^t] under P_0, r_x = dP_x/dP_0, and A(t) = (t² - t)χ²/2 with χ² = E[(r_1 - 1)²].
+`Expansion.error(t)` bounds e(t) = sup |K_x(t)/x² - A(t)| over 0 < x <= b for complex t. On each piece [lo,
+hi] of a unit cell r_x is affine in x, so that with v = r_x - 1 everything is a polynomial in x and t plus
+remainders:
 
     E[r^t] = 1 + w,  w = Σ_{l<L} C(t,l)·E[v^l] + R,  |R| <= |C(t,L)|·E[|v|^L max(1, r^(Re t - L))],
     ln(1+w) = Σ_{i<=I} (-1)^(i+1) w^i/i + remainder.
 
-The polynomial in x is bounded on subintervals by its Taylor form; nothing is sampled. Proof: docs/explanation/gaussian-certificates.md, section 3.
+The polynomial in x is bounded on subintervals by its Taylor form; nothing is sampled. Proof:
+docs/explanation/gaussian-certificates.md, section 3.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +26,6 @@ from skelmix.accounting.sums import power_sums
 from skelmix.errors import PrivacyUnattainable
 
 FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
 
 MOMENTS = 10  # L, even
 LOGARITHM = 6  # I
@@ -35,7 +37,9 @@ _INVALID = 0.9  # |w| must stay below this for the logarithm's series
 
 @dataclass(frozen=True)
 class Ratios:
-    """P_0 on k = -reach..reach as `mass`, and ln r_1 on the same k: what a coordinate's divergence is made of."""
+    """P_0 on k = -reach..reach as `mass`, and ln r_1 on the same k: what a coordinate's divergence is made
+    of.
+    """
 
     mass: FloatArray
     table: NoiseTable
@@ -61,7 +65,9 @@ class Ratios:
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
-    """As far out as the masses are above 1e-50, so that shifts by up to `largest_shift` stay inside the table."""
+    """As far out as the masses are above 1e-50, so that shifts by up to `largest_shift` stay inside the
+    table.
+    """
     reach = min(table.reach - 1 - largest_shift, int(np.count_nonzero(table.mass > 1e-50)))
     half = table.mass[: reach + 1]
     return Ratios(np.concatenate([half[:0:-1], half]), table, reach)
@@ -115,7 +121,10 @@ class Expansion:
         summand = values.mass * sizes**MOMENTS * worst
         remainder = float(summand.sum())
         if not summand[[0, -1]].max() <= 1e-20 * remainder:
-            raise PrivacyUnattainable("the noise is too small for this clip: its tails cannot be bounded")
+            raise PrivacyUnattainable(
+                f"the noise is too small for linf = {high:.4g}: likelihood ratios of its tails cannot be bounded; "
+                "lower linf or raise the noise, or use bound='gdp' or bound='rdp'"
+            )
         joint, rows = power_sums(values.mass, start, end, self.c, MOMENTS)
         moments, size = _moments(joint), _sizes(rows, low == 0)
         return _Piece(low, high, self._bounds(moments, low, high), size, remainder)
@@ -144,11 +153,11 @@ class Expansion:
             bound /= ((low + width * (centres - half)) ** 2)[:, None]
         return _undominated(_folded(bound))
 
-    def gaussian(self, t: ComplexArray) -> ComplexArray:
+    def gaussian(self, t: NDArray[Any]) -> NDArray[Any]:
         """A(t)."""
         return np.asarray((t * t - t) * (self.chi2 / 2))
 
-    def error(self, t: ComplexArray) -> FloatArray:
+    def error(self, t: NDArray[Any]) -> FloatArray:
         """e(t); infinite where the series do not prove anything. Grows with |Im t| at a fixed real part."""
         tau = self.c * np.abs(t - 0.5)
         y = self.c**2 * np.abs(t * t - t)
@@ -195,7 +204,9 @@ def _moments(joint: FloatArray) -> FloatArray:
 
 
 def _sizes(rows: FloatArray, first: bool) -> FloatArray:
-    """Bounds on |E[v^l]| over a piece, from the rows of `power_sums`: even l are convex in x, odd l need not be."""
+    """Bounds on |E[v^l]| over a piece, from the rows of `power_sums`: even l are convex in x, odd l need not
+    be.
+    """
     starts, ends, middles, widest = rows
     if first:  # E[v^l] = p^l·E[b^l]
         return np.abs(ends)

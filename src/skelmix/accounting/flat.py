@@ -1,8 +1,9 @@
 """The flat certificate: with small coordinates, integer noise is the central Gaussian for every accountant.
 
-‖x‖₂ <= radius and |x_j| <= linf. Hockey-stick divergences are contour integrals of E[Π r_{x_j}^t]; `expansion` bounds how far
-that is from the Gaussian's exp(radius²·A(t)), hence how far the divergences are from the Gaussian's, for every ε; a slightly larger Gaussian
-then dominates. Proof, step by step: docs/explanation/gaussian-certificates.md, section 3.
+‖x‖₂ <= radius and |x_j| <= linf. Hockey-stick divergences are contour integrals of E[Π r_{x_j}^t];
+`expansion` bounds how far that is from the Gaussian's exp(radius²·A(t)), hence how far the divergences are
+from the Gaussian's, for every ε; a slightly larger Gaussian then dominates. Proof, step by step:
+docs/explanation/gaussian-certificates.md, section 3.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _SMOOTHING = (
     0.3,
 )  # extra Gaussian observation, as a share of mu
 _LONGEST_MIDDLE = 2.6  # of |t|·linf·χ at the end of the contours: the grid's cost grows with its square
+_MANY_LEVELS, _SHORTER_MIDDLE = 20_000, 1.2  # and with the levels of the noise
 _EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
 _MU_CELLS = 16
 _LARGEST_ETA = 0.5  # beyond, other bounds are better
@@ -57,9 +59,10 @@ def flat_certificate(
 ) -> GaussianCertificate:
     """Every x with ‖x‖₂ <= radius and ‖x‖_∞ <= linf, in scaled units; `law` is that of the summed noise.
 
-    mu = radius·χ·√(1+κ²)·(1+η'): χ² = E[(f(k-1)/f(k) - 1)²], κ the smoothing, η' what the contour integrals leave open. `slack`
-    in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf well below radius (many coordinates): raises
-    `PrivacyUnattainable` where it proves nothing, with what to do. `dimension` is for the record: the bound does not depend on it.
+    mu = radius·χ·√(1+κ²)·(1+η'): χ² = E[(f(k-1)/f(k) - 1)²], κ the smoothing, η' what the contour integrals
+    leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf well below radius
+    (many coordinates): raises `PrivacyUnattainable` where it proves nothing, with what to do. `dimension` is
+    for the record: the bound does not depend on it.
     """
     non_negative(radius=radius)
     positive(linf=linf)
@@ -81,7 +84,9 @@ def flat_certificate(
     lines = [line for line in lines if line.start > 0]
     offsets = np.array([line.offset for line in lines])
     best = math.inf
-    for share in _shares(linf / radius) if _hopeful(lines, offsets, radius, ideal, slack) else ():
+    for share in (
+        _shares(linf / radius, values.reach) if _hopeful(lines, offsets, radius, ideal, slack) else ()
+    ):
         smoothing = share * ideal
         end = contour_end(smoothing)
         start = min(line.start for line in lines)
@@ -93,8 +98,8 @@ def flat_certificate(
         best = mu
     if not best < math.inf:
         raise PrivacyUnattainable(
-            f"linf = {linf:.4g} is too large against radius = {radius:.4g} for a flat certificate at this noise; lower linf, "
-            "or use bound='gdp' or bound='rdp'"
+            f"linf = {linf:.4g} is too large against radius = {radius:.4g} for a flat certificate at "
+            "this noise; lower linf, or use bound='gdp' or bound='rdp'"
         )
     best *= 1 + 1e-9  # rounding of what follows the expansion, which carries its own
     return GaussianCertificate("flat", best, slack, ideal, radius, dimension, linf)
@@ -114,16 +119,17 @@ def _hopeful(lines: list[Contour], offsets: FloatArray, radius: float, ideal: fl
     return _dominating(offsets, errors, ideal, slack) < math.inf
 
 
-def _shares(flatness: float) -> Sequence[float]:
+def _shares(flatness: float, levels: int) -> Sequence[float]:
     """Smoothings to try, from the least that leaves the middle range affordable."""
-    cheap = [share for share in _SMOOTHING if contour_end(share) * flatness <= _LONGEST_MIDDLE]
+    longest = _LONGEST_MIDDLE if levels < _MANY_LEVELS else _SHORTER_MIDDLE
+    cheap = [share for share in _SMOOTHING if contour_end(share) * flatness <= longest]
     return cheap or [_SMOOTHING[-1]]
 
 
 def _offsets(mu: float, slack: float) -> FloatArray:
     """Offsets from 1/2 of the real parts of the contours, up to the saddle point of the largest ε."""
     last = _largest_epsilon(mu * 1.05, slack) / mu
-    return np.arange(math.ceil(last / STEP) + 1) * (STEP / mu)
+    return np.asarray(np.arange(math.ceil(last / STEP) + 1) * (STEP / mu), dtype=np.float64)
 
 
 def _log_hockey_stick(epsilon: float, mu: float) -> float:
@@ -143,7 +149,9 @@ def _largest_epsilon(mu: float, slack: float) -> float:
 
 
 def _dominating(offsets: FloatArray, errors: FloatArray, smoothed: float, slack: float) -> float:
-    """The mu of a Gaussian pair that dominates the smoothed pair for all ε up to ε*; infinite if none is found."""
+    """The mu of a Gaussian pair that dominates the smoothed pair for all ε up to ε*; infinite if none is
+    found.
+    """
     bad, good = math.log(1e-6), math.log(_LARGEST_ETA)
     if not _outweighs(offsets, errors, smoothed, smoothed * (1 + _LARGEST_ETA), slack):
         return math.inf
@@ -157,10 +165,12 @@ def _dominating(offsets: FloatArray, errors: FloatArray, smoothed: float, slack:
 
 
 def _outweighs(offsets: FloatArray, errors: FloatArray, smoothed: float, mu: float, slack: float) -> bool:
-    """H_ε of the Gaussian pair with `mu` is above that with `smoothed` by at least the error, for every ε in [0, ε*(mu)].
+    """H_ε of the Gaussian pair with `mu` is above that with `smoothed` by at least the error, for every ε in
+    [0, ε*(mu)].
 
-    The difference is the integral of ∂H_ε/∂m = φ(m/2 - ε/m) over m; a lower sum: |m/2 - ε/m| is largest at a corner of each cell of
-    the grid in (ε, m). The error on an interval of ε is the larger one of both ends, for the best contour.
+    The difference is the integral of ∂H_ε/∂m = φ(m/2 - ε/m) over m; a lower sum: |m/2 - ε/m| is largest at a
+    corner of each cell of the grid in (ε, m). The error on an interval of ε is the larger one of both ends,
+    for the best contour.
     """
     last = _largest_epsilon(mu, slack)
     grid = np.linspace(0.0, last, math.ceil(last / (_EPSILON_STEP * smoothed)) + 2)

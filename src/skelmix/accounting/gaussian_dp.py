@@ -1,7 +1,8 @@
 """Gaussian certificates and what they are worth: the front door of `steps`, `flat` and `pld`.
 
-`gdp_certificate`, `integer_gdp_certificate` and `flat_certificate` turn the noise of one round into a Gaussian mechanism that dominates
-it; `pld_epsilon`, `pld_delta` and `largest_mu` account for Gaussians by privacy-loss distributions.
+`gdp_certificate`, `integer_gdp_certificate` and `flat_certificate` turn the noise of one round into a
+Gaussian mechanism that dominates it; `pld_epsilon`, `pld_delta` and `largest_mu` account for Gaussians by
+privacy-loss distributions.
 """
 
 from skelmix.accounting.flat import flat_certificate

@@ -1,7 +1,8 @@
 """(ε, δ) of many rounds from Gaussian certificates, by dp-accounting's privacy-loss distributions.
 
-A Poisson-sampled round is dominated by (1-q)·N(0,1) + q·N(mu,1) against N(0,1); dominating pairs compose, adaptively too (Zhu, Dong and Wang
-2022, Theorem 10). Only the law with the participant was moved, by slack·q a round in total variation, so that
+A Poisson-sampled round is dominated by (1-q)·N(0,1) + q·N(mu,1) against N(0,1); dominating pairs compose,
+adaptively too (Zhu, Dong and Wang 2022, Theorem 10). Only the law with the participant was moved, by slack·q
+a round in total variation, so that
 
     δ(ε) <= δ_PLD(ε) + e^ε·Σ rounds·q·slack        (docs/explanation/gaussian-certificates.md, section 4).
 
@@ -42,7 +43,9 @@ class _Profile(Protocol):
 
 
 class _Gaussian:
-    """Unsampled rounds: one Gaussian with mu² = Σ rounds·mu², in closed form (Balle and Wang 2018, Theorem 8)."""
+    """Unsampled rounds: one Gaussian with mu² = Σ rounds·mu², in closed form (Balle and Wang 2018, Theorem
+    8).
+    """
 
     def __init__(self, mu: float) -> None:
         self.mu = mu
@@ -76,7 +79,9 @@ class _Sampled:
 
 @functools.lru_cache(maxsize=64)
 def _profile(parts: _Gaussians, interval: float) -> _Profile:
-    """The composition with this discretisation; unsampled rounds are one Gaussian, and exact when they are all there is."""
+    """The composition with this discretisation; unsampled rounds are one Gaussian, and exact when they are
+    all there is.
+    """
     from dp_accounting.pld import privacy_loss_distribution as distributions
 
     total = math.sqrt(sum(rounds * mu**2 for mu, q, rounds in parts if q == 1))
@@ -133,7 +138,8 @@ def _finest(parts: _Gaussians) -> float:
 
 
 def composed_epsilon(parts: Sequence[Part], *, delta: float) -> float:
-    """ε at δ of all rounds together, whatever their certificates and sampling probabilities; infinity if slack exceeds δ.
+    """ε at δ of all rounds together, whatever their certificates and sampling probabilities; infinity if
+    slack exceeds δ.
 
     Poisson sampling (or none, q = 1). No parts: 0.
     """
@@ -150,7 +156,7 @@ def composed_delta(parts: Sequence[Part], *, epsilon: float) -> float:
     interval, before = _coarsest(gaussians), 1.0
     for _ in range(_FINEST_STEPS):
         found = _profile(gaussians, interval).delta(epsilon)
-        if before - found <= _CONVERGED * found and before < 1 or interval / 2 < _finest(gaussians):
+        if (before - found <= _CONVERGED * found and before < 1) or interval / 2 < _finest(gaussians):
             break
         interval, before = interval / 2, min(found, before)
     slack = math.exp(min(epsilon, 700.0)) * _total_slack(parts)
@@ -175,8 +181,8 @@ def _refuse_fixed(sampling: str) -> None:
         raise InvalidInput(f"sampling = {sampling!r}: must be 'poisson' or 'fixed'")
     if sampling == "fixed":
         raise InvalidInput(
-            "sampling = 'fixed': privacy-loss distributions of fixed-size sampling are not available (dp-accounting has none); "
-            "sample by Poisson, or account with bound='rdp', which has a theorem for fixed cohorts"
+            "sampling = 'fixed': privacy-loss distributions of fixed-size sampling are not available "
+            "(dp-accounting has none); sample by Poisson, or account with bound='rdp', which has a theorem for fixed cohorts"
         )
 
 
@@ -190,7 +196,8 @@ def pld_epsilon(
 ) -> float:
     """ε at δ of `rounds` rounds, each Poisson-sampled with this probability (1: everyone takes part).
 
-    An upper bound, within about 1e-3 of what privacy-loss distributions give in the limit. Infinity where the certificate's slack exceeds δ.
+    An upper bound, within about 1e-3 of what privacy-loss distributions give in the limit. Infinity where the
+    certificate's slack exceeds δ.
     """
     _refuse_fixed(sampling)
     return composed_epsilon([(certificate, sampling_probability, rounds)], delta=delta)
@@ -221,10 +228,11 @@ def gaussian_pld_epsilon(
 
 @functools.lru_cache(maxsize=256)
 def largest_mu(epsilon: float, delta: float, rounds: int, sampling_probability: float = 1.0) -> float:
-    """The largest mu (to 1e-5) for which `rounds` Poisson-sampled Gaussian rounds are (epsilon, delta)-private.
+    """The largest mu (to 1e-5) for which `rounds` Poisson-sampled Gaussian rounds are (epsilon,
+    delta)-private.
 
-    Guarantee: gaussian_pld_epsilon(1/mu, …) <= epsilon was evaluated. Take the slack's share off delta beforehand. Raises
-    `PrivacyUnattainable` when even mu = 1e-6 does not do it.
+    Guarantee: gaussian_pld_epsilon(1/mu, …) <= epsilon was evaluated. Take the slack's share off delta
+    beforehand. Raises `PrivacyUnattainable` when even mu = 1e-6 does not do it.
     """
     positive(epsilon=epsilon)
     probability(delta=delta)
@@ -263,7 +271,8 @@ def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
         high, low = low, low - 1.0
         if low < math.log(1e-6):
             raise PrivacyUnattainable(
-                "no noise reaches this target; raise epsilon or delta, sample fewer participants or run fewer rounds"
+                "no noise reaches this target; raise epsilon or delta, sample fewer participants or run "
+                "fewer rounds"
             )
     while high <= low or excess(high) <= 0:
         low, high = (high, high + 1.0) if high > low else (low, low + 1.0)
@@ -273,17 +282,20 @@ def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
 
 
 def central_noise_multiplier(epsilon: float, delta: float, sampling_probability: float, rounds: int) -> float:
-    """The least noise multiplier of the central Gaussian for the target, by privacy-loss distributions, on the private side."""
+    """The least noise multiplier of the central Gaussian for the target, by privacy-loss distributions, on
+    the private side.
+    """
     return 1 / largest_mu(epsilon, delta, rounds, sampling_probability)
 
 
 def least_noise_for_mu(
     mu: float, make_certificate: Callable[[float], GaussianCertificate], *, guess: float, gap: float = 1e-5
 ) -> float:
-    """The least noise (to a relative `gap`) whose certificate has a mu of at most `mu`; that noise was itself evaluated.
+    """The least noise (to a relative `gap`) whose certificate has a mu of at most `mu`; that noise was itself
+    evaluated.
 
-    `make_certificate(noise)` may raise `PrivacyUnattainable`: that noise is too small. Raises it itself when noise up to 1e9·guess
-    does not do.
+    `make_certificate(noise)` may raise `PrivacyUnattainable`: that noise is too small. Raises it itself when
+    noise up to 1e9·guess does not do.
     """
     positive(mu=mu, guess=guess, gap=gap)
 

@@ -1,12 +1,14 @@
 """Masses and likelihood ratios of a symmetric log-concave noise law, in float64 with a stated error.
 
 Everything that the Gaussian certificates need of a law is here: f(k) for k = 0, 1, …, and the lift
-f(k-1)/f(k) - 1 on both sides of zero, which is small where the noise is large and must not be taken as a difference of floats.
+f(k-1)/f(k) - 1 on both sides of zero, which is small where the noise is large and must not be taken as a
+difference of floats.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -22,15 +24,18 @@ FloatArray = NDArray[np.float64]
 
 _LOG_FLOAT = 640.0  # masses below e^-640 would leave the normal range of float64
 _NATS_BEYOND = 60.0  # what the table leaves out is below e^-60 of the smallest mass that is used
-_DIRECT_SUM = 5.0  # from this σ² on a sum of discrete Gaussians is one, to 1e-19 per copy (Kairouz et al. 2021, Theorem 1)
+# From this σ² on a sum of discrete Gaussians is one, to a relative 1e-19 per copy: Kairouz, Liu and Steinke (2021) bound
+# the logarithm of the ratio of both pmfs by 10·Σ_{k<n} exp(-2π²σ²k/(k+1)).
+_DIRECT_SUM = 5.0
 
 
 @dataclass(frozen=True)
 class NoiseTable:
     """f(k) for k = 0..reach and lift(k) = f(k-1)/f(k) - 1 for k = 1..reach.
 
-    Guarantee: each mass has a relative error of at most `error`, each lift an error of at most `error`·(1 + lift) and, if
-    `sharp`, of at most `error`·lift. The mass beyond `reach` is below e^-60 times the mass at the distance asked for.
+    Guarantee: each mass has a relative error of at most `error`, each lift an error of at most `error`·(1 +
+    lift) and, if `sharp`, of at most `error`·lift. The mass beyond `reach` is below e^-60 times the mass at
+    the distance asked for.
     """
 
     mass: FloatArray
@@ -49,14 +54,15 @@ class NoiseTable:
 
 
 def noise_table(law: Law, distance: float) -> NoiseTable:
-    """The table of `law` (Skellam, DiscreteGaussian or DiscreteGaussianSum), good for masses up to `distance` from zero.
+    """The table of `law` (Skellam, DiscreteGaussian or DiscreteGaussianSum), good for masses up to `distance`
+    from zero.
 
-    Raises `InvalidInput` for other laws and `PrivacyUnattainable` where masses at that distance are too small for float64:
-    that noise is far too small for the distance.
+    Raises `InvalidInput` for other laws and `PrivacyUnattainable` where masses at that distance are too small
+    for float64: that noise is far too small for the distance.
     """
     if not isinstance(law, Skellam | DiscreteGaussian | DiscreteGaussianSum):
         raise InvalidInput(
-            f"law = {law!r}: Gaussian certificates are proved for Skellam and (sums of) discrete Gaussian noise"
+            f"law = {law!r}: Gaussian certificates are proved for Skellam noise and (sums of) discrete Gaussians"
         )
     nats = -law.log_tail(distance + 2) + _NATS_BEYOND
     if nats > (_LOG_FLOAT if isinstance(law, Skellam) else 290.0):
@@ -87,7 +93,7 @@ def _table(law: Law, nats: int) -> NoiseTable:
 def _skellam_table(law: Skellam, nats: int) -> NoiseTable:
     with precision(160):
         _, balls = law.masses(math.ceil(nats / math.log(2)))
-        lifts = [_sharp(before / after - 1) for before, after in zip(balls, balls[1:], strict=False)]
+        lifts = [_sharp(before / after - 1) for before, after in itertools.pairwise(balls)]
         masses = [_sharp(ball) for ball in balls]
     return NoiseTable(np.array(masses), np.array(lifts), 4e-16, True)
 

@@ -1,8 +1,9 @@
 """Gaussian differential privacy of integer noise: one round is as private as one Gaussian mechanism.
 
-Neighbours differ in one participant's vector x against the zero vector; P_x is the law of the stochastically rounded x plus the summed
-noise. A certificate says that N(0,1) against N(mu,1) dominates P_0 against P_x, both ways round, once P_x (and only P_x) has been
-moved by at most `slack` in total variation. The proofs are in docs/explanation/gaussian-certificates.md.
+Neighbours differ in one participant's vector x against the zero vector; P_x is the law of the stochastically
+rounded x plus the summed noise. A certificate says that N(0,1) against N(mu,1) dominates P_0 against P_x,
+both ways round, once P_x (and only P_x) has been moved by at most `slack` in total variation. The proofs are
+in docs/explanation/gaussian-certificates.md.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _INTEGER_TAIL = 1e-40  # mass that the integer certificate cuts off a coordinate
 class GaussianCertificate:
     """One unsampled round with ‖x‖₂ <= radius (and |x_j| <= linf) is dominated by N(0,1) against N(mu,1).
 
-    Exactly: there is a law Q within total variation `slack` of P_x such that every test between P_0 and Q, in either role, is at most
-    as good as the best one between N(0,1) and N(mu,1). `eta` is what the proof adds to `ideal`, the mu that no certificate of
-    this kind can beat: mu = ideal·(1 + eta).
+    Exactly: there is a law Q within total variation `slack` of P_x such that every test between P_0 and Q, in
+    either role, is at most as good as the best one between N(0,1) and N(mu,1). `eta` is what the proof adds
+    to `ideal`, the mu that no certificate of this kind can beat: mu = ideal·(1 + eta).
     """
 
     kind: Literal["gdp", "flat", "gaussian"]
@@ -58,10 +59,12 @@ class GaussianCertificate:
 
 @functools.lru_cache(maxsize=512)
 def gdp_certificate(law: Law, radius: float, dimension: int, slack: float) -> GaussianCertificate:
-    """SMM (or the same with discrete Gaussian noise) with ‖x‖₂ <= radius in scaled units, nothing else being clipped.
+    """SMM (or the same with discrete Gaussian noise) with ‖x‖₂ <= radius in scaled units, nothing else being
+    clipped.
 
-    `law` is that of the summed noise, `slack` in (0, 1) the total variation that a round may cost: the cut is placed so that
-    √dimension·radius·δ₁ <= slack. Raises `PrivacyUnattainable` where the noise is too small for the radius.
+    `law` is that of the summed noise, `slack` in (0, 1) the total variation that a round may cost: the cut is
+    placed so that √dimension·radius·δ₁ <= slack. Raises `PrivacyUnattainable` where the noise is too small
+    for the radius.
     """
     non_negative(radius=radius)
     probability(slack=slack)
@@ -95,10 +98,11 @@ def gdp_certificate(law: Law, radius: float, dimension: int, slack: float) -> Ga
 
 @functools.lru_cache(maxsize=512)
 def integer_gdp_certificate(law: Law, radius: float, dimension: int | None = None) -> GaussianCertificate:
-    """Noise on integer vectors s with ‖s‖₂ <= radius (the plain Skellam mechanism): mu = radius·(largest step).
+    """Noise on integer vectors s with ‖s‖₂ <= radius (the plain Skellam mechanism): mu = radius·(largest
+    step).
 
-    The largest step of Φ⁻¹(F) is taken over all levels but tails of mass 1e-40 a coordinate, which are paid for as slack (at
-    most radius² coordinates are not zero, and at most `dimension` if given).
+    The largest step of Φ⁻¹(F) is taken over all levels but tails of mass 1e-40 a coordinate, which are paid
+    for as slack (at most radius² coordinates are not zero, and at most `dimension` if given).
     """
     non_negative(radius=radius)
     if dimension is not None:
@@ -113,7 +117,7 @@ def integer_gdp_certificate(law: Law, radius: float, dimension: int | None = Non
     largest = float(np.diff(z[: cut + shift + 1], prepend=-z[0]).max()) + 1e-13
     return GaussianCertificate(
         "gdp",
-        largest * radius * (1 + _MARGIN + 8 * table.error / z[0]),
+        largest * radius * (1 + _MARGIN + 8 * table.error / float(z[0])),
         touched * _INTEGER_TAIL,
         2 * float(z[0]) * radius,
         radius,

@@ -15,7 +15,9 @@ FloatArray = NDArray[np.float64]
 def power_sums(  # pragma: no cover
     mass: FloatArray, start: FloatArray, end: FloatArray, unit: float, orders: int
 ) -> tuple[FloatArray, FloatArray]:
-    """E[a^i (b-a)^j] for i + j < orders, and rows E[a^l], E[b^l], E[((a+b)/2)^l], E[max(|a|,|b|)^l·|b-a|]; a = start/unit, b = end/unit."""
+    """E[a^i (b-a)^j] for i + j < orders, and rows E[a^l], E[b^l], E[((a+b)/2)^l], E[max(|a|,|b|)^l·|b-a|]; a
+    = start/unit, b = end/unit.
+    """
     joint = np.zeros((orders, orders))
     rows = np.zeros((4, orders))
     slopes = np.empty(orders)
@@ -46,9 +48,11 @@ def power_sums(  # pragma: no cover
 def tilted_modulus(  # pragma: no cover
     mass: FloatArray, start: FloatArray, end: FloatArray, u: float, first: float, step: float, count: int
 ) -> tuple[FloatArray, float, float, float]:
-    """|E r^(u+iω)| at ω = first, first + step, …, for the middle r of a piece of x, and what bounds its change.
+    """|E r^(u+iω)| at ω = first, first + step, …, for the middle r of a piece of x, and what bounds its
+    change.
 
-    Returns (moduli, E[r^u|ln r - mean|], E[max(r_start, r_end)^(u-1)·|r_end - r_start|] with the larger power, E[r^u]).
+    Returns (moduli, E[r^u|ln r - mean|], E[max(r_start, r_end)^(u-1)·|r_end - r_start|] with the larger
+    power, E[r^u]).
     """
     cosines, sines = np.zeros(count), np.zeros(count)
     total, mean, steep = 0.0, 0.0, 0.0

@@ -1,0 +1,120 @@
+"""Privacy-loss accounting of certificates, against dp-accounting used directly and the closed form."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+
+from accounting.profiles import gaussian_profile
+from skelmix.accounting.gaussian_dp import (
+    central_noise_multiplier,
+    composed_delta,
+    composed_epsilon,
+    gaussian_certificate,
+    gaussian_pld_epsilon,
+    gdp_certificate,
+    largest_mu,
+    least_noise_for_mu,
+    pld_delta,
+    pld_epsilon,
+)
+from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.noise.laws import Skellam
+
+
+def test_known_noise_multipliers_of_the_central_gaussian():
+    """240 of 60,000, 1000 rounds, δ = 1e-5."""
+    for epsilon, known in ((1.0, 0.863), (3.0, 0.6344), (5.0, 0.548)):
+        assert central_noise_multiplier(epsilon, 1e-5, 0.004, 1000) == pytest.approx(known, abs=5e-4)
+
+
+def test_calibration_ends_on_the_private_side():
+    mu = largest_mu(3.0, 1e-5, 1000, 0.004)
+    assert gaussian_pld_epsilon(1 / mu, 0.004, 1000, 1e-5) <= 3.0
+    assert gaussian_pld_epsilon(1 / (mu * 1.0005), 0.004, 1000, 1e-5) > 3.0
+
+
+def test_sampled_rounds_are_within_a_thousandth_of_the_limit():
+    found = gaussian_pld_epsilon(0.7, 0.01, 300, 1e-6)
+    fine = privacy_loss_distribution.from_gaussian_mechanism(
+        0.7, sampling_prob=0.01, value_discretization_interval=2e-4
+    ).self_compose(300)
+    limit = fine.get_epsilon_for_delta(1e-6)
+    assert limit - 1e-4 <= found <= limit + 1e-3
+
+
+def test_unsampled_rounds_are_one_gaussian():
+    certificate = gaussian_certificate(20.0)
+    epsilon = pld_epsilon(certificate, delta=1e-5, rounds=100)
+    assert gaussian_profile(epsilon, 0.5) == pytest.approx(1e-5, rel=1e-5)
+    assert gaussian_profile(epsilon, 0.5) <= 1e-5
+    assert pld_delta(certificate, epsilon=epsilon, rounds=100) == pytest.approx(1e-5, rel=1e-5)
+
+
+def test_slack_is_paid_at_e_to_the_epsilon():
+    plain = gaussian_certificate(20.0)
+    slack = 1e-9
+    moved = replace(plain, slack=slack)
+    epsilon = pld_epsilon(moved, delta=1e-5, rounds=100)
+    paid = pld_delta(plain, epsilon=epsilon, rounds=100) + math.exp(epsilon) * 100 * slack
+    assert paid == pytest.approx(1e-5, rel=1e-4)
+    assert pld_delta(moved, epsilon=epsilon, rounds=100) == pytest.approx(paid, rel=1e-6)
+    assert epsilon > pld_epsilon(plain, delta=1e-5, rounds=100)
+    assert pld_epsilon(replace(plain, slack=1e-6), delta=1e-5, rounds=100) == math.inf
+
+
+def test_sampling_scales_the_slack():
+    moved = replace(gaussian_certificate(2.0), slack=1e-8)
+    epsilon = 2.0
+    plain = pld_delta(gaussian_certificate(2.0), epsilon=epsilon, rounds=50, sampling_probability=0.1)
+    found = pld_delta(moved, epsilon=epsilon, rounds=50, sampling_probability=0.1)
+    assert found - plain == pytest.approx(math.exp(epsilon) * 50 * 0.1 * 1e-8, rel=1e-3)
+
+
+def test_unequal_rounds_compose():
+    loud, quiet = gaussian_certificate(0.8), gaussian_certificate(3.0)
+    parts = [(loud, 0.01, 100), (quiet, 1.0, 4), (quiet, 0.02, 50)]
+    together = composed_epsilon(parts, delta=1e-5)
+    assert together > max(composed_epsilon([part], delta=1e-5) for part in parts)
+    assert together < sum(composed_epsilon([part], delta=1e-5 / 3) for part in parts)
+    assert composed_delta(parts, epsilon=together) <= 1e-5 * (1 + 1e-2)
+    assert composed_epsilon(parts[::-1], delta=1e-5) == pytest.approx(together, abs=2e-3)
+    assert composed_epsilon([], delta=1e-5) == 0
+    assert composed_epsilon([(loud, 0.01, 0)], delta=1e-5) == 0
+
+
+def test_too_little_noise_is_infinite_not_slow():
+    assert gaussian_pld_epsilon(1e-3, 0.5, 1000, 1e-5) == math.inf
+    assert composed_delta([(gaussian_certificate(1e-3), 0.5, 10)], epsilon=1.0) == 1.0
+
+
+def test_least_noise_is_the_least():
+    mu, scale = 1.5, 64.0
+
+    def certificate(noise):
+        return gdp_certificate(Skellam(noise), scale, 65_536, 1e-9)
+
+    noise = least_noise_for_mu(mu, certificate, guess=100.0)
+    assert certificate(noise).mu <= mu < certificate(noise * (1 - 3e-5)).mu
+    assert least_noise_for_mu(mu, certificate, guess=1e5) == pytest.approx(noise, rel=3e-5)
+
+
+def test_fixed_size_sampling_is_refused_with_a_remedy():
+    with pytest.raises(InvalidInput, match="rdp"):
+        pld_epsilon(
+            gaussian_certificate(1.0), delta=1e-5, rounds=2, sampling_probability=0.1, sampling="fixed"
+        )
+    with pytest.raises(InvalidInput, match="sampling_probability"):
+        pld_epsilon(gaussian_certificate(1.0), delta=1e-5, sampling_probability=1.5)
+    with pytest.raises(InvalidInput, match="delta"):
+        pld_epsilon(gaussian_certificate(1.0), delta=0.0)
+    with pytest.raises(PrivacyUnattainable):
+        largest_mu(1e-9, 1e-14, 10**6)
+
+
+def test_gdp_alone_meets_its_bar():
+    """240 of 60,000, 1000 rounds, δ = 1e-5, γ = 64, ε = 1: standard deviation over the scale at most 0.92."""
+    slack = 0.02 * 1e-5 / (math.e * 1000 * 0.004)
+    certificate = gdp_certificate(Skellam((0.92 * 64) ** 2 / 2), 64.0, 65_536, slack)
+    assert pld_epsilon(certificate, delta=1e-5, rounds=1000, sampling_probability=0.004) <= 1.0
