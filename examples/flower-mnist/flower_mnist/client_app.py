@@ -5,7 +5,6 @@ from __future__ import annotations
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from flower_mnist.task import network, train, training_data
 from skelmix.flower import skelmix_mod
 
 app = ClientApp(mods=[skelmix_mod])
@@ -13,6 +12,9 @@ app = ClientApp(mods=[skelmix_mod])
 
 @app.train()
 def fit(message: Message, context: Context) -> Message:
+    # Flower starts a process for each message: load PyTorch only in those that train
+    from flower_mnist.task import network, train, training_data
+
     model = network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     images, labels = training_data(

@@ -58,7 +58,7 @@ class RoundRecord:
 
 
 class SecureGrid(Grid):
-    """A grid whose train rounds are private sums under `plan`.
+    """A grid whose train rounds are private sums under `plan`: a `Plan`, or the path of its JSON.
 
     ledger: a `Ledger`, or the path of its file; by default it is kept in memory. Every round is charged
       before a client is asked to train, opened or not. With a ledger file a new run goes on where the last
@@ -78,7 +78,7 @@ class SecureGrid(Grid):
     def __init__(
         self,
         grid: Grid,
-        plan: Plan,
+        plan: Plan | Path | str,
         *,
         ledger: Ledger | Path | str | None = None,
         identity: Identity | None = None,
@@ -90,6 +90,8 @@ class SecureGrid(Grid):
         weight_key: str = "num-examples",
     ) -> None:
         positive(phase_timeout=phase_timeout, patience=patience, poll=poll)
+        if not isinstance(plan, Plan):
+            plan = Plan.from_json(Path(plan).read_text())
         if not hasattr(plan.mechanism, "modulus"):
             raise InvalidInput(
                 f"mechanism {plan.mechanism.name!r} is central: secure aggregation needs integers, say 'smm'"
