@@ -10,10 +10,11 @@ from skelmix.experiments.claims import Claim
 from skelmix.experiments.rows import Row, key
 from skelmix.experiments.study import Study
 from skelmix.experiments.training_claims import own_claims, paper_claims
-from skelmix.experiments.training_rows import CENTRAL, EPSILONS, SCALES
+from skelmix.experiments.training_rows import CENTRAL, EPSILONS, GIVEN_SCALES, SCALES
 
 AT_SCALE = ("smm-paper", "smm-tight", "skellam", "ddg", "dgm-paper", "cpsgd")
-FEW_BITS = (6, 4, 3, 2, 5)
+FEW_BITS = (6, 4, 5)
+FEWEST_BITS = (3, 2)
 BATCHES = (120, 480, 960)
 
 
@@ -28,6 +29,7 @@ def cells(dataset: str, quick: bool, seeds: int | None) -> list[Row]:
     wanted = [row for seed in first for row in _first(cell, seed)]
     wanted += [row for seed in range(seeds or 2) for row in _against_epsilon(cell, seed)]
     wanted += [row for seed in range(seeds or 1) for row in _sweeps(cell, seed)]
+    wanted += [cell("smm-auto", bits, None, 3.0, seed) for seed in first for bits in FEWEST_BITS]
     return list({key(row, training.SETTINGS): row for row in wanted}.values())
 
 
@@ -41,6 +43,7 @@ def _first(cell: Callable[..., Row], seed: int) -> list[Row]:
     rows = [cell("gaussian-pld", None, None, e, seed) for e in bars]
     rows += [cell("smm-auto", 8, None, e, seed) for e in bars]
     rows += [cell("smm-auto", bits, None, 3.0, seed) for bits in FEW_BITS]
+    rows += [cell("smm-tight", bits, GIVEN_SCALES[bits], 3.0, seed) for bits in FEWEST_BITS]
     rows += [cell("smm-paper", bits, SCALES[bits], e, seed) for e in EPSILONS for bits in (8, 6)]
     rows += [cell("smm-auto", bits, None, e, seed) for e in EPSILONS for bits in (8, 6)]
     return rows + [cell(line, None, None, e, seed) for e in EPSILONS for line in CENTRAL]
