@@ -482,16 +482,12 @@ def _refuse_wrapping(chosen: Plan) -> None:
     bare = _predicted(mechanism, cohort, 0.0)
     if bare.wrap <= bare.noise + bare.rounding:
         return
-    wider = (bits for bits in range(mechanism.bits + 1, 33))
-    need = next(
-        (
-            bits
-            for bits in wider
-            if _predicted(replace(mechanism, bits=bits), cohort, chosen.alignment).wrap_probability
-            < WRAP_WARNING
-        ),
-        None,
-    )
+
+    def carries(bits: int) -> bool:
+        wider = _predicted(replace(mechanism, bits=bits), cohort, 0.0)
+        return wider.wrap_probability < WRAP_WARNING
+
+    need = next((bits for bits in range(mechanism.bits + 1, 33) if carries(bits)), None)
     remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
     raise BitsTooFew(
         f"bits = {mechanism.bits}: {bare.wrap_probability:.0%} of coordinates would wrap around "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from skelmix.accounting.prediction import PredictedError
 from skelmix.accounting.report import PrivacyReport
 from skelmix.errors import InvalidInput, RoundFailed
-from skelmix.mechanisms import CentralGaussian
+from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.plan import Plan
 from skelmix.validation import real_vectors
 
@@ -79,7 +79,7 @@ def private_sum(
     if not first:
         raise InvalidInput("vectors is empty: at least one participant is needed")
     blocks = chain(first, watched)
-    if secure and not isinstance(mechanism, CentralGaussian):
+    if secure and isinstance(mechanism, IntegerMechanism):
         from skelmix.secagg.in_memory import secure_sum
 
         encoded = (

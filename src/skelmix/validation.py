@@ -66,7 +66,7 @@ def whole(low: int, high: int | None = None, /, **named: Any) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise _fail(name, value, need, f"got {type(value).__name__}")
-        if value < low or (high is not None and value > high):
+        if int(value) < low or (high is not None and int(value) > high):
             raise _fail(name, value, need)
 
 
