@@ -122,8 +122,8 @@ class Expansion:
         remainder = float(summand.sum())
         if not summand[[0, -1]].max() <= 1e-20 * remainder:
             raise PrivacyUnattainable(
-                f"the noise is too small for linf = {high:.4g}: likelihood ratios of its tails cannot be bounded; "
-                "lower linf or raise the noise, or use bound='gdp' or bound='rdp'"
+                f"the noise is too small for linf = {high:.4g}: likelihood ratios in its tails "
+                "cannot be bounded; lower linf or raise the noise, or use bound='gdp' or bound='rdp'"
             )
         joint, rows = power_sums(values.mass, start, end, self.c, MOMENTS)
         moments, size = _moments(joint), _sizes(rows, low == 0)

@@ -182,7 +182,8 @@ def _refuse_fixed(sampling: str) -> None:
     if sampling == "fixed":
         raise InvalidInput(
             "sampling = 'fixed': privacy-loss distributions of fixed-size sampling are not available "
-            "(dp-accounting has none); sample by Poisson, or account with bound='rdp', which has a theorem for fixed cohorts"
+            "(dp-accounting has none); "
+            "sample by Poisson, or account with bound='rdp', which has a theorem for fixed cohorts"
         )
 
 

@@ -24,8 +24,8 @@ FloatArray = NDArray[np.float64]
 
 _LOG_FLOAT = 640.0  # masses below e^-640 would leave the normal range of float64
 _NATS_BEYOND = 60.0  # what the table leaves out is below e^-60 of the smallest mass that is used
-# From this σ² on a sum of discrete Gaussians is one, to a relative 1e-19 per copy: Kairouz, Liu and Steinke (2021) bound
-# the logarithm of the ratio of both pmfs by 10·Σ_{k<n} exp(-2π²σ²k/(k+1)).
+# From this σ² on a sum of discrete Gaussians is one, to a relative 1e-19 per copy: Kairouz, Liu and Steinke
+# (2021) bound the logarithm of the ratio of both pmfs by 10·Σ_{k<n} exp(-2π²σ²k/(k+1)).
 _DIRECT_SUM = 5.0
 
 
@@ -62,7 +62,8 @@ def noise_table(law: Law, distance: float) -> NoiseTable:
     """
     if not isinstance(law, Skellam | DiscreteGaussian | DiscreteGaussianSum):
         raise InvalidInput(
-            f"law = {law!r}: Gaussian certificates are proved for Skellam noise and (sums of) discrete Gaussians"
+            f"law = {law!r}: Gaussian certificates are proved for Skellam noise and for (sums of) discrete "
+            "Gaussians"
         )
     nats = -law.log_tail(distance + 2) + _NATS_BEYOND
     if nats > (_LOG_FLOAT if isinstance(law, Skellam) else 290.0):
