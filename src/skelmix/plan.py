@@ -70,6 +70,15 @@ class Plan:
 
     Made by `plan` or `account`. Participants and aggregator must hold the same one: `to_json` and
     `from_json` carry it, and `from_json` proves the claim again instead of believing it.
+
+    Example:
+
+        >>> made = plan(
+        ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
+        ...     cohort=Cohort(10, 10, sampling="none"),
+        ... )
+        >>> Plan.from_json(made.to_json()) == made
+        True
     """
 
     target: PrivacyTarget
@@ -226,6 +235,15 @@ def plan(
 
     Raises `InvalidInput` for bad arguments, `PrivacyUnattainable` when no noise meets the target and
     `BitsTooFew` when the bits cannot carry it, unless allow_wrapping.
+
+    Example:
+
+        >>> made = plan(
+        ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
+        ...     cohort=Cohort(10, 10, sampling="none"),
+        ... )
+        >>> made.report.epsilon <= 1.0, made.mechanism.name
+        (True, 'smm')
     """
     name = mechanism or "smm"
     _check(name, bound, dimension, clip_norm, bits, rounds, scale, alignment)
@@ -270,6 +288,15 @@ def account(
     is asked.
 
     The target of the returned plan is the ε found.
+
+    Example:
+
+        >>> found = account(
+        ...     noise=5.95, delta=1e-5, dimension=65_536, scale=64.0, bound="paper", rounds=1_000,
+        ...     cohort=Cohort(240, 60_000),
+        ... )
+        >>> round(found.report.epsilon, 4), found.report.order
+        (2.9988, 5)
     """
     _check(mechanism, bound, dimension, clip_norm, bits, rounds, scale, alignment)
     validation.positive(noise=noise)
