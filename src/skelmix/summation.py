@@ -24,6 +24,8 @@ class PrivateSum:
 
     true_mse is None unless the caller asked to measure: it is computed from the private vectors and must
     not be released.
+
+    Example: `private_sum(vectors, plan).estimate`, a float64 array of the plan's dimension.
     """
 
     estimate: NDArray[np.float64]
@@ -70,6 +72,17 @@ def private_sum(
     Each call spends one round of the plan. Fewer vectors than the plan's cohort count as dropouts: below
     `min_survivors` the call raises `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or
     infinity raise `InvalidInput` and release nothing.
+
+    Example:
+
+        >>> import skelmix as sk
+        >>> plan = sk.plan(
+        ...     sk.PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
+        ...     cohort=sk.Cohort(10, 10, sampling="none"),
+        ... )
+        >>> result = private_sum(np.full((10, 8), 0.1), plan)
+        >>> result.estimate.shape, result.participants
+        ((8,), 10)
     """
     mechanism, cohort = plan.mechanism, plan.cohort
     watched = _Watched(vectors, plan, measure)
