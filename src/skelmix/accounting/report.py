@@ -28,6 +28,15 @@ class PrivacyReport:
     epsilon holds against observers of all released sums and models, who do not know who took part.
     epsilon_aggregator is the same claim without amplification by sampling, for an adversary who knows who
     took part, over all rounds. Infinity means that no claim is made.
+
+    Example:
+
+        >>> report = PrivacyReport(
+        ...     epsilon=1.0, delta=1e-6, bound="rdp", epsilon_aggregator=1.0, rounds=1, sampling="none",
+        ...     sampling_probability=1.0, min_survivors=9, colluding=0, order=12,
+        ... )
+        >>> report.card().splitlines()[0]
+        '(1, 1e-06)-differential privacy over 1 round(s)'
     """
 
     epsilon: float
@@ -51,6 +60,7 @@ class PrivacyReport:
             raise InvalidInput(f"bound = {self.bound!r}: must be one of {', '.join(_BOUNDS)}")
 
     def to_dict(self) -> dict[str, Any]:
+        """Every field, as plain data for JSON."""
         return asdict(self)
 
     @property
