@@ -52,6 +52,12 @@ def secure_sum(
     threshold: the least number of survivors; with fewer `RoundFailed` is raised and nothing is opened.
     dropouts: phase name -> indices of participants that fall silent from that phase on.
     colluding, malicious, full_graph: as in `Settings`.
+
+    Example:
+
+        >>> vectors = np.array([[1, 2], [3, 255], [5, 6]], np.uint8)
+        >>> secure_sum(vectors, modulus=256, threshold=2, dropouts={"masked": {2}})
+        array([4, 1], dtype=uint8)
     """
     bits = _bits(modulus)
     dropped = _dropped_before(dropouts)
@@ -80,7 +86,13 @@ def secure_sum(
 
 
 def ideal_sum(vectors: Vectors, *, modulus: int, dropouts: Dropouts | None = None) -> masking.Words:
-    """What `secure_sum` must return: the plain sum over those not dropped in phase "masked" or before."""
+    """What `secure_sum` must return: the plain sum over those not dropped in phase "masked" or before.
+
+    Example:
+
+        >>> ideal_sum(np.array([[1, 2], [3, 255]], np.uint8), modulus=256)
+        array([4, 1], dtype=uint8)
+    """
     bits = _bits(modulus)
     absent = _dropped_before(dropouts)["masked"]
     first, rows, _ = _rows(vectors, 0)
