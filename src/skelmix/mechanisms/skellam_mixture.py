@@ -22,6 +22,16 @@ class SkellamMixture(Mixture):
 
     clip=L2Clip(): the certified bound needs nothing but the L2 norm. clip=FlatClip(b): with it the
     Gaussian's own accounting. clip=MixtureClip(linf): the paper's clip and bound.
+
+    Example:
+
+        >>> import numpy as np
+        >>> smm = SkellamMixture(dimension=4, bits=12, scale=100.0, clip_norm=1.0, total_noise=50.0, shares=2)
+        >>> sent = smm.encode(np.array([[0.5, 0, 0, 0], [0.5, 0, 0, 0]]), round=0)
+        >>> sent.shape, sent.dtype, smm.noise
+        ((2, 4), dtype('uint16'), 25.0)
+        >>> smm.decode(sent.sum(axis=0) % smm.modulus, round=0).shape  # about [1, 0, 0, 0]
+        (4,)
     """
 
     name: ClassVar[str] = "smm"
