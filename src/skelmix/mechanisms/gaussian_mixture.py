@@ -25,6 +25,11 @@ _LEAST_VARIANCE = (
 class GaussianMixture(Mixture):
     """Each participant adds N_Z(0, σ²) with σ² = total_noise/shares. Sums of them are not discrete
     Gaussians, quite: the bounds are about the law of the sum of `shares` of them.
+
+    Example:
+
+        >>> GaussianMixture(dimension=4, bits=12, scale=100.0, clip_norm=1.0, total_noise=50.0, shares=2).noise
+        5.0
     """
 
     name: ClassVar[str] = "dgm"
