@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Skellam(ConditionallyRounded):
-    """Each participant adds Sk(λ, λ), λ = total_noise/shares, to its conditionally rounded vector."""
+    """Each participant adds Sk(λ, λ), λ = total_noise/shares, to its conditionally rounded vector.
+
+    Example:
+
+        >>> mechanism = Skellam(dimension=4, bits=12, scale=10.0, clip_norm=1.0, total_noise=50.0, shares=2)
+        >>> mechanism.noise, mechanism.l2_sensitivity > mechanism.radius  # rounding made it longer
+        (25.0, True)
+    """
 
     name: ClassVar[str] = "skellam"
 
