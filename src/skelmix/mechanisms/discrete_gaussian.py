@@ -21,6 +21,12 @@ class DiscreteGaussian(ConditionallyRounded):
 
     round_sigma_up: take the next integer for σ, as TensorFlow Privacy does, to reproduce published figures;
     it adds noise, and the bound counts it.
+
+    Example:
+
+        >>> common = dict(dimension=4, bits=12, scale=10.0, clip_norm=1.0, total_noise=30.0, shares=2)
+        >>> round(DiscreteGaussian(**common).noise, 3), DiscreteGaussian(**common, round_sigma_up=True).noise
+        (3.873, 4.0)
     """
 
     round_sigma_up: bool = False
