@@ -20,6 +20,11 @@ class Binomial(ConditionallyRounded):
 
     N is made even, so that the noise is a centred integer: at most one trial more than asked for. The bound
     has no Rényi form; rounds compose linearly or by advanced composition.
+
+    Example:
+
+        >>> Binomial(dimension=4, bits=12, scale=10.0, clip_norm=1.0, total_noise=5_000, shares=3).trials()
+        1668
     """
 
     name: ClassVar[str] = "cpsgd"
