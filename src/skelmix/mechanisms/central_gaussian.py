@@ -30,6 +30,12 @@ class CentralGaussian(Mechanism):
     A reference in floating point: its noise is a float64 approximation of a normal law, and it neither
     rotates, rounds nor wraps. There is no modulus; `bits`, `shares` and `rotation_seed` are not used and
     `scale` must be 1.
+
+    Example:
+
+        >>> central = CentralGaussian(dimension=4, bits=8, scale=1.0, clip_norm=1.0, total_noise=9.0)
+        >>> central.noise, central.encode_sum(np.zeros((5, 4)), round=0).shape
+        (3.0, (4,))
     """
 
     name: ClassVar[str] = "gaussian"
