@@ -28,6 +28,9 @@ class EncodeStats:
     clipped_rows: vectors that the clip changed. touched_coordinates: those above an L-infinity clip.
     wrapped_coordinates: those of the noisy sum that left [-m/2, m/2). squared_norms: Σ‖γx‖² of the vectors
     as they came, on the integer grid.
+
+    Example: `stats = EncodeStats(); mechanism.encode_sum(vectors, round=0, stats=stats)`, then
+    `stats.clipped_rows`.
     """
 
     participants: int = 0
@@ -56,6 +59,8 @@ class Mechanism(ABC):
     the trials of a binomial, on the integer grid. shares: over how many participants it is divided; a round
     may say otherwise. rotation_seed: 32 public bytes. rotate: without it (and with scale 1) the steps are
     the plain ones of the paper's Algorithms 1 and 2.
+
+    Example: `SkellamMixture`; every mechanism has the same methods.
     """
 
     dimension: int
