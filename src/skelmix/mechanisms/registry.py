@@ -24,7 +24,14 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 def mechanism_from_dict(data: Any) -> Mechanism:
     """The mechanism that `Mechanism.to_dict` described. Every field must be there, and no other: else
-    `InvalidInput`."""
+    `InvalidInput`.
+
+    Example:
+
+        >>> mechanism = Skellam(dimension=4, bits=12, scale=10.0, clip_norm=1.0, total_noise=50.0)
+        >>> mechanism_from_dict(mechanism.to_dict()) == mechanism
+        True
+    """
     if not isinstance(data, dict) or data.get("name") not in MECHANISMS:
         raise InvalidInput(f"mechanism: must be an object whose name is one of {', '.join(MECHANISMS)}")
     kind = MECHANISMS[data["name"]]
