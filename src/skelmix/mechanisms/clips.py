@@ -25,11 +25,19 @@ class Clipped:
 
 @dataclass(frozen=True)
 class L2Clip:
-    """‖x‖₂ <= γΔ and nothing else: all that the certified bound of the mixtures needs."""
+    """‖x‖₂ <= γΔ and nothing else: all that the certified bound of the mixtures needs.
+
+    Example:
+
+        >>> x = np.array([[3.0, 4.0]])
+        >>> L2Clip().apply(x, 1.0).rows, bool(np.linalg.norm(x) <= 1.0)
+        (1, True)
+    """
 
     kind = "l2"
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
+        """Clip the rows of x (n, d) in place."""
         changed, squares = clip_l2(x, radius)
         return Clipped(int(changed.sum()), 0, float(squares.sum()))
 
@@ -43,6 +51,12 @@ class FlatClip:
     """‖x‖₂ <= γΔ, then |x_j| <= linf on the integer grid: after rotation few coordinates are touched.
 
     linf > 0 is a real number; it makes the mixture a Gaussian mechanism for every accountant.
+
+    Example:
+
+        >>> x = np.array([[0.9, 0.1]])
+        >>> FlatClip(0.5).apply(x, 1.0).coordinates, x.tolist()
+        (1, [[0.5, 0.1]])
     """
 
     linf: float
@@ -52,10 +66,12 @@ class FlatClip:
         positive(linf=self.linf)
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
+        """Clip the rows of x (n, d) in place."""
         changed, squares = clip_l2(x, radius)
         return Clipped(int(changed.sum()), clip_linf(x, self.linf), float(squares.sum()))
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
+        """(L1, L2, L-infinity) bounds of a clipped vector with radius γΔ."""
         root = math.sqrt(dimension)
         largest = min(self.linf, radius)
         return min(root * radius, dimension * largest), min(radius, root * largest), largest
@@ -64,7 +80,13 @@ class FlatClip:
 @dataclass(frozen=True)
 class MixtureClip:
     """The paper's Algorithm 5: Σ(x² + p - p²) <= c, by default c = γ²Δ², and ⌈|x_j|⌉ <= linf, an integer >=
-    1."""
+    1.
+
+    Example:
+
+        >>> MixtureClip(linf=2).threshold(64.0)
+        4096.0
+    """
 
     linf: int
     c: float | None = None
@@ -76,14 +98,17 @@ class MixtureClip:
             positive(c=self.c)
 
     def threshold(self, radius: float) -> float:
+        """c: as given, else γ²Δ²."""
         return radius * radius if self.c is None else float(self.c)
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
+        """Clip the rows of x (n, d) in place."""
         squares = float(np.einsum("ij,ij->", x, x, dtype=np.float64))
         changed, touched = clip_mixture(x, self.threshold(radius), self.linf)
         return Clipped(int(changed.sum()), touched, squares)
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
+        """(L1, L2, L-infinity) bounds of a clipped vector with radius γΔ."""
         c = self.threshold(radius)  # x² <= v and |x| <= v coordinate by coordinate
         return min(c, math.sqrt(dimension * c)), math.sqrt(c), float(self.linf)
 
