@@ -42,7 +42,10 @@ Callback = Callable[["Trainer", Record], None]
 @dataclass(frozen=True)
 class RunResult:
     """What a run came to. `history` has one record a round; `private` is False after reproducible
-    randomness."""
+    randomness.
+
+    Example: `Trainer(...).run().report.card()`, the claim in words.
+    """
 
     accuracy: float | None
     report: PrivacyReport
@@ -65,6 +68,19 @@ class Trainer:
     each participant independently. measure: keep the unprotected diagnostics of a simulation at evaluated
     rounds. run_directory: makes the run durable (ledger, checkpoints, plan); without it nothing touches the
     disk. entropy: a `ReproducibleEntropy` makes the run repeatable and *not private*; the result says so.
+
+    Example:
+
+        >>> import skelmix as sk
+        >>> model = nn.Linear(2, 2)
+        >>> clients = Clients(torch.randn(20, 2), torch.randint(0, 2, (20,)))
+        >>> plan = sk.plan(
+        ...     sk.PrivacyTarget(5.0, 1e-3), dimension=6, bits=12, rounds=2, bound="gdp",
+        ...     cohort=sk.Cohort(20, 20, sampling="none"),
+        ... )
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> Trainer(model, nn.functional.cross_entropy, clients, plan, optimizer).run().rounds
+        2
     """
 
     def __init__(
