@@ -19,6 +19,13 @@ class Clients:
 
     Without a partition each record is a participant, as in the paper. `len` is the number of participants,
     the population of the plan.
+
+    Example:
+
+        >>> from skelmix.datasets.partition import equal_shares
+        >>> inputs, targets = torch.zeros(6, 2), torch.zeros(6)
+        >>> len(Clients(inputs, targets)), len(Clients(inputs, targets, equal_shares(6, 3)))
+        (6, 2)
     """
 
     inputs: torch.Tensor
