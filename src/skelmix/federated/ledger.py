@@ -106,6 +106,13 @@ class Ledger:
 
     `charged` counts the rounds started so far, `budget` those that the plan paid for. Opening a file that is
     damaged before its last line, or that belongs to another plan or budget, raises `CorruptState`.
+
+    Example:
+
+        >>> ledger = Ledger(None, plan_digest="", budget=2)
+        >>> ledger.charge(0)
+        >>> ledger.remaining
+        1
     """
 
     def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
@@ -119,6 +126,7 @@ class Ledger:
 
     @property
     def remaining(self) -> int:
+        """Rounds that may still be started."""
         return self.budget - self.charged
 
     def charge(self, round: int) -> None:
@@ -142,6 +150,7 @@ class Ledger:
         self.charged += 1
 
     def close(self) -> None:
+        """Release the file; a closed ledger cannot be charged."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
