@@ -35,6 +35,11 @@ class ClientPolicy:
       believed.
     public_metrics: metrics of the app that may leave the node as they are; all others are dropped.
     weight_key: the metric by which strategies weight; where it is not public it is sent as 1.
+
+    Example:
+
+        >>> ClientPolicy(max_epsilon=2.0).narrowed({"skelmix-max-epsilon": 1.5}).max_epsilon
+        1.5
     """
 
     max_epsilon: float = 10.0
