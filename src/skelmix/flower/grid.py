@@ -73,6 +73,8 @@ class SecureGrid(Grid):
     `history` has one `RoundRecord` a round. A round with too few survivors is skipped: the strategy sees no
     replies and keeps its model, the ledger keeps the charge. When clients refuse the plan, so that no round
     can succeed, `PolicyViolation` is raised.
+
+    Example: `strategy.start(grid=SecureGrid(grid, plan), initial_arrays=arrays, num_rounds=plan.rounds)`.
     """
 
     def __init__(
