@@ -43,7 +43,10 @@ log = logging.getLogger("flwr.skelmix")
 
 
 def make_mod(policy: ClientPolicy) -> Mod:
-    """A mod that takes part under `policy`, narrowed by the node's own configuration."""
+    """A mod that takes part under `policy`, narrowed by the node's own configuration.
+
+    Example: `app = ClientApp(mods=[make_mod(ClientPolicy(max_epsilon=2.0))])`.
+    """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         """Answer one message of the server; errors of the app itself pass through."""
@@ -59,7 +62,10 @@ def make_mod(policy: ClientPolicy) -> Mod:
 
 
 def skelmix_mod(message: Message, context: Context, call_next: Call) -> Message:
-    """The mod under the default `ClientPolicy`."""
+    """The mod under the default `ClientPolicy`.
+
+    Example: `app = ClientApp(mods=[skelmix_mod])`.
+    """
     return make_mod(ClientPolicy())(message, context, call_next)
 
 
