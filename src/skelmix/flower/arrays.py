@@ -18,7 +18,13 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def dimension(arrays: ArrayRecord) -> int:
-    """How many floating-point weights the record holds: the `dimension` that a plan for it needs."""
+    """How many floating-point weights the record holds: the `dimension` that a plan for it needs.
+
+    Example:
+
+        >>> dimension(ArrayRecord([np.zeros((3, 4)), np.zeros(3)]))
+        15
+    """
     return sum(array.size for array in _read(arrays).values() if array.dtype.kind == "f")
 
 
