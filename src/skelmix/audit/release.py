@@ -62,6 +62,8 @@ class ReleaseAudit:
 
     lower_bound: the true ε is at least this, but for a probability of 1 - confidence. holds: it is not above
     the claim.
+
+    Example: `audit_release(mechanism, delta=1e-2).holds`.
     """
 
     claimed: float
@@ -75,6 +77,7 @@ class ReleaseAudit:
 
     @property
     def holds(self) -> bool:
+        """Whether the claim survived: the lower bound is not above it."""
         return self.lower_bound <= self.claimed
 
     @property
@@ -84,9 +87,11 @@ class ReleaseAudit:
 
     @property
     def best(self) -> Attack:
+        """The attack that proved most."""
         return max(self.attacks, key=lambda attack: attack.bounded.epsilon)
 
     def to_dict(self) -> dict[str, Any]:
+        """The result as plain data for JSON."""
         best = self.best
         return {
             "claimed": self.claimed,
@@ -122,6 +127,13 @@ def audit_release(
     claimed: the ε to be tested; by default what `bound` proves for this mechanism. trials: games for each
     pair, half of them in each world. Every trial runs the real `encode` for each of the mechanism's `shares`
     participants and adds up what they send.
+
+    Example:
+
+        >>> from skelmix.mechanisms import SkellamMixture
+        >>> smm = SkellamMixture(dimension=2, bits=8, scale=4.0, clip_norm=1.0, total_noise=50.0)
+        >>> audit_release(smm, delta=1e-2, bound="rdp", trials=2_000).holds
+        True
     """
     whole(8, trials=trials)
     if not isinstance(mechanism, IntegerMechanism):
