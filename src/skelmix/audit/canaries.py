@@ -68,7 +68,10 @@ def epsilon_at_least(canaries: int, guesses: int, right: int, *, delta: float, c
 
 @dataclass(frozen=True)
 class CanaryAudit:
-    """Claimed ε of a whole run against what the canaries prove. trials: canaries."""
+    """Claimed ε of a whole run against what the canaries prove. trials: canaries.
+
+    Example: `audit_training(plan, canaries=200).lower_bound`, to be compared with `.claimed`.
+    """
 
     claimed: float
     lower_bound: float
@@ -80,9 +83,11 @@ class CanaryAudit:
 
     @property
     def holds(self) -> bool:
+        """Whether the claim survived: the lower bound is not above it."""
         return self.lower_bound <= self.claimed
 
     def to_dict(self) -> dict[str, Any]:
+        """The result as plain data for JSON."""
         return {
             "claimed": self.claimed,
             "lower_bound": self.lower_bound,
@@ -163,7 +168,10 @@ def audit_training(
     confidence: float = 0.999,
     entropy: Entropy | None = None,
 ) -> CanaryAudit:
-    """Run the plan once with canaries and compare with its claim against those who see the models."""
+    """Run the plan once with canaries and compare with its claim against those who see the models.
+
+    Example: `audit_training(plan, canaries=200).holds`.
+    """
     scores, included = run_with_canaries(plan, canaries, entropy=entropy)
     return judge(
         scores, included, claimed=plan.report.epsilon, delta=plan.report.delta, confidence=confidence
