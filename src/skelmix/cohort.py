@@ -13,7 +13,13 @@ SAMPLINGS = ("poisson", "fixed", "none")
 
 @dataclass(frozen=True)
 class PrivacyTarget:
-    """The (ε, δ) that the whole job may spend, counted per participant."""
+    """The (ε, δ) that the whole job may spend, counted per participant.
+
+    Example:
+
+        >>> PrivacyTarget(epsilon=1.0, delta=1e-6)
+        PrivacyTarget(epsilon=1.0, delta=1e-06)
+    """
 
     epsilon: float
     delta: float
@@ -31,6 +37,12 @@ class Cohort:
     joins independently with probability expected/population), "fixed" (exactly `expected`, without
     replacement) or "none" (everyone, always). dropout_tolerance: the fraction of a cohort that may drop
     out. colluding: participants of a round whose noise the adversary may know.
+
+    Example:
+
+        >>> cohort = Cohort(expected=40, population=1_000, dropout_tolerance=0.1, colluding=6)
+        >>> cohort.sampling_probability, cohort.min_survivors(40), cohort.shares(40)
+        (0.04, 36, 30)
     """
 
     expected: int
