@@ -33,6 +33,8 @@ class LocalSteps:
 
     Step s uses `batch` records (all of them when None), cyclically in the order of the partition. Dividing by
     the learning rate makes one full-batch step the plain gradient, so a clip norm means the same for both.
+
+    Example: `Trainer(..., local=LocalSteps(steps=5, learning_rate=0.1, batch=8))`.
     """
 
     steps: int = 1
@@ -81,6 +83,13 @@ class Gradients:
     `loss(outputs, targets)` sees one participant's records, (r, ...) each, and returns a number or r numbers,
     which are averaged. Any module and any loss that torch.func can differentiate will do; stacks of linear
     layers and elementwise activations take a faster road to the same numbers.
+
+    Example:
+
+        >>> clients = Clients(torch.randn(4, 2), torch.randint(0, 2, (4,)))
+        >>> gradients = Gradients(nn.Linear(2, 2), nn.functional.cross_entropy)
+        >>> [block.shape for block in gradients.blocks(clients, np.arange(4))]
+        [(4, 6)]
     """
 
     def __init__(self, model: nn.Module, loss: Loss, *, local: LocalSteps | None = None) -> None:
@@ -97,6 +106,11 @@ class Gradients:
 
         self._shared = vmap(grad(participant_loss), (None, 0, 0), randomness="different")
         self._own = vmap(grad(participant_loss), (0, 0, 0), randomness="different")
+
+    @property
+    def short_passes(self) -> bool:
+        """Whether the network's passes are too short for torch's own threads to pay."""
+        return self._layered is not None
 
     def blocks(self, clients: Clients, participants: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
         """Vectors of the participants as float32 (k, dimension) views of one buffer, overwritten by the next
@@ -151,7 +165,15 @@ class Gradients:
 
 
 def set_gradients(model: nn.Module, vector: NDArray[np.float64]) -> None:
-    """Store a vector in the `.grad` of the trainable parameters, for an optimiser's step."""
+    """Store a vector in the `.grad` of the trainable parameters, for an optimiser's step.
+
+    Example:
+
+        >>> model = nn.Linear(1, 1)
+        >>> set_gradients(model, np.array([0.5, 0.25]))
+        >>> model.bias.grad
+        tensor([0.2500])
+    """
     at = 0
     flat = torch.from_numpy(vector.astype(np.float32))
     for value in trainable(model).values():
