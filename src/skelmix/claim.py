@@ -162,7 +162,10 @@ def least_noise(
     def cost(noise: float) -> float:
         mechanism = build(noise)
         if bound in ("gdp", "flat", "pld"):
-            return mechanism.certificate(bound, slack).mu
+            try:
+                return mechanism.certificate(bound, slack).mu
+            except PrivacyUnattainable:  # too little noise for a certificate
+                return math.inf
         return _epsilon(mechanism, bound, cohort, rounds, target.delta, None).epsilon
 
     if below < math.inf and cost(below * (1 - 1e-4)) > goal:
