@@ -3,6 +3,7 @@ file."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ import torch
 
 from skelmix.errors import CorruptState
 from skelmix.federated.ledger import write_atomically
+
+_HEAD = b"skelmix checkpoint 1\n"  # then the SHA-256 of the rest, then what torch wrote
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,21 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     data = io.BytesIO()
     shallow = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
     torch.save(shallow, data)
-    write_atomically(path, data.getvalue())
+    content = data.getvalue()
+    write_atomically(path, _HEAD + hashlib.sha256(content).digest() + content)
 
 
 def load(path: Path) -> Checkpoint | None:
     """The last checkpoint, None when there is none yet. Damaged or foreign content raises `CorruptState`."""
     if not path.exists():
         return None
+    with path.open("rb") as file:
+        head, digest, content = file.read(len(_HEAD)), file.read(32), file.read()
+    if head != _HEAD or hashlib.sha256(content).digest() != digest:
+        raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: its digest does not match")
     try:
-        found = Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # a damaged file may fail anywhere in the reader, in any way
+        found = Checkpoint(**torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    except Exception as error:  # a forged file may fail anywhere in the reader, in any way
         raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: {error}") from error
     kinds = (int, str, dict, dict, dict | None, list)
     values = (getattr(found, name) for name in Checkpoint.__dataclass_fields__)
