@@ -14,7 +14,8 @@ import skelmix
 
 #: module -> public names, as the reference lists them
 PUBLIC = {
-    "skelmix.plan": ("PrivacyTarget", "Cohort", "Plan", "plan", "account"),
+    "skelmix.cohort": ("PrivacyTarget", "Cohort"),
+    "skelmix.plan": ("Plan", "plan", "account"),
     "skelmix.summation": ("private_sum", "PrivateSum"),
     "skelmix.accounting.report": ("PrivacyReport",),
     "skelmix.secagg.in_memory": ("secure_sum", "ideal_sum"),
