@@ -19,7 +19,7 @@ if __name__ == "__main__":
         trainer = Trainer.resume(directory, model, cross_entropy, clients(), optimizer, **common)
         print("resumed", len(trainer.history), trainer.ledger.charged, flush=True)
     else:
-        plan = small_plan("gaussian", rounds=200)
+        plan = small_plan("gaussian", rounds=40)
         trainer = Trainer(model, cross_entropy, clients(), plan, optimizer, run_directory=directory, **common)
     trainer.run()
     print("done", trainer.ledger.charged, flush=True)
