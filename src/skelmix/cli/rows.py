@@ -107,10 +107,10 @@ def _is_number(text: str) -> bool:
 
 def _read_npy(path: Path) -> Iterator[tuple[int, Row | str]]:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, TypeError, OverflowError, SyntaxError, EOFError, OSError) as error:
         raise InvalidInput(f"{path}: not a NumPy file of numbers ({error})") from error
-    if array.ndim != 2 or array.dtype.kind not in "fiu":
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "fiu":
         raise InvalidInput(
             f"{path}: shape {array.shape}, dtype {array.dtype}; must be (participants, dimension) of numbers"
         )
@@ -136,5 +136,5 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Row | str]]:
             for row in np.stack(columns, axis=1):
                 line += 1
                 yield line, row
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: not a parquet file ({error})") from error

@@ -18,14 +18,21 @@ from skelmix.errors import CorruptState
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
+#: bytes that a file may hold once decompressed: several times the largest data set of the family
+LARGEST_PAYLOAD = 1 << 28
+
+
 def read_payload(path: Path) -> bytes:
     """The bytes of an idx file, decompressed when it is gzip (told by its first two bytes, not by its
-    name)."""
-    data = path.read_bytes()
-    if data[:2] != b"\x1f\x8b":
-        return data
+    name). More than `LARGEST_PAYLOAD` are refused."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
     try:
-        return gzip.decompress(data)
+        with gzip.open(path) if packed else path.open("rb") as source:
+            payload = source.read(LARGEST_PAYLOAD + 1)
+        if len(payload) > LARGEST_PAYLOAD:
+            raise CorruptState(f"{path} is larger than {LARGEST_PAYLOAD} bytes: it is no file of the family")
+        return payload
     except (OSError, EOFError, zlib.error) as error:
         raise CorruptState(
             f"{path} is a damaged gzip file ({error}): delete it and fetch it again"

@@ -143,11 +143,16 @@ def read(path: Path, settings: Sequence[str]) -> tuple[tuple[str, ...], dict[tup
     equal keys the last counts."""
     if not path.exists():
         return (), {}
-    whole = path.read_text()
-    whole = whole[: whole.rfind("\n") + 1]
-    lines = csv.reader(line for line in whole.splitlines() if line and not line.startswith("#"))
-    columns = tuple(next(lines, ()))
-    rows = [dict(zip(columns, map(value, line), strict=True)) for line in lines if len(line) == len(columns)]
+    try:
+        whole = path.read_text(encoding="utf-8")
+        whole = whole[: whole.rfind("\n") + 1]
+        lines = csv.reader(line for line in whole.splitlines() if line and not line.startswith("#"))
+        columns = tuple(next(lines, ()))
+        rows = [
+            dict(zip(columns, map(value, line), strict=True)) for line in lines if len(line) == len(columns)
+        ]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CorruptState(f"{path} is damaged or no table of results ({error}): move it away") from error
     return columns, {key(row, settings): row for row in rows}
 
 

@@ -256,6 +256,10 @@ class Client:
             state = None
             if rest:
                 raw, mask_secret, seed, own, held, sharers, survivors = rest
+                if not all(type(part) is bytes for part in (mask_secret, seed, own, sharers, survivors)):
+                    raise TypeError(
+                        "bytes are expected"
+                    )  # bytearray(number) would be an array of that length
                 request = messages.decode(raw, ShareRequest, len(raw))
                 state = _Round(
                     request, bytearray(mask_secret), bytearray(seed), own, dict(held), sharers, survivors

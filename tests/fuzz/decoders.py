@@ -1,0 +1,228 @@
+"""Every decoder of bytes that others may have written, with valid examples and the errors it may raise."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from skelmix.cli.rows import open_rows
+from skelmix.datasets.idx import parse_idx, read_idx
+from skelmix.encoding.wrapping import pack, unpack
+from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixError
+from skelmix.experiments.rows import read
+from skelmix.federated.ledger import Ledger
+from skelmix.plan import Plan
+from skelmix.secagg import messages
+from skelmix.secagg.client import Client
+from skelmix.secagg.keys import KeyPair
+
+SCRATCH = Path(tempfile.gettempdir())
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """`run` decodes bytes; anything but the `named` errors is a crash. `seal`, where there is one, gives
+    bytes a right checksum, so that the fuzzer gets past it."""
+
+    name: str
+    run: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+    named: tuple[type[Exception], ...]
+    seal: Callable[[bytes], bytes] | None = None
+
+    def accepts(self, data: bytes) -> bool:
+        """Whether the decoder takes the bytes; raises what is not a named error."""
+        try:
+            self.run(data)
+        except self.named:
+            return False
+        return True
+
+
+def _file(suffix: str, reader: Callable[[Path], object], data: bytes) -> object:
+    path = SCRATCH / f"skelmix-fuzz-{id(reader)}{suffix}"
+    path.write_bytes(data)
+    try:
+        return reader(path)
+    finally:
+        path.unlink()
+
+
+def _examples() -> dict[type[messages.Message], messages.Message]:
+    key, session, signature, sealed = b"k" * 32, b"s" * 16, b"g" * 64, b"x" * messages.SEALED_BYTES
+    share = b"h" * 33
+    peers = ((0, 10, key, b"", b""), (1, 11, b"l" * 32, key, signature))
+    return {
+        type(message): message
+        for message in (
+            messages.Advertisement(7, key, key, signature),
+            messages.ShareRequest(session, 1, 9, 8, 2, 0, False, 2, 1, 2, key, key, 0, peers),
+            messages.Shares(session, 1, 0, key, key, ((1, sealed),), b""),
+            messages.MaskRequest(session, 1, b"\x03", ((1, key, sealed),)),
+            messages.MaskedInput(session, 1, 0, bytes(range(9)), b""),
+            messages.ConsistencyRequest(session, 1, b"\x03"),
+            messages.Agreement(session, 1, 0, signature),
+            messages.UnmaskRequest(session, 1, b"\x03", ((1, signature),)),
+            messages.UnmaskShares(session, 1, 0, ((0, share),), ((1, share),), b""),
+        )
+    }
+
+
+def _any_message(data: bytes) -> None:
+    """Every kind of message: at most one of them may take it, and then it encodes back to the same bytes."""
+    refused = 0
+    for kind in EXAMPLES:
+        try:
+            found = messages.decode(data, kind, 4096)
+        except ProtocolError:
+            refused += 1
+        else:
+            assert messages.encode(found) == data
+    if refused == len(EXAMPLES):
+        raise ProtocolError("refused by all")
+
+
+EXAMPLES = _examples()
+
+
+def _ledger_text(rounds: int) -> bytes:
+    path = SCRATCH / "skelmix-fuzz-example-ledger"
+    path.unlink(missing_ok=True)
+    ledger = Ledger(path, plan_digest="a" * 64, budget=4)
+    for number in range(rounds):
+        ledger.charge(number)
+    ledger.close()
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+def _open_ledger(path: Path) -> None:
+    ledger = Ledger(path, plan_digest="a" * 64, budget=4)
+    ledger.close()
+    assert 0 <= ledger.charged <= 4
+
+
+def _seal_ledger(data: bytes) -> bytes:
+    """Each line with the digest of what it now says."""
+    bodies = [line.rpartition(b"\t")[0] for line in data.split(b"\n") if line]
+    return b"".join(body + b"\t" + hashlib.sha256(body).hexdigest().encode() + b"\n" for body in bodies)
+
+
+def _restore(data: bytes) -> None:
+    Client(5, CHANNEL).restore(data)
+
+
+CHANNEL = KeyPair(b"c" * 32)
+
+
+def _npy(array: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def _parquet() -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    out = io.BytesIO()
+    parquet.write_table(pa.table({"a": [0.5, 1.5], "b": [1, 2]}), out)
+    return out.getvalue()
+
+
+def _idx(dimensions: int = 2, kind: int = 8) -> bytes:
+    return bytes([0, 0, kind, dimensions]) + (2).to_bytes(4, "big") * dimensions + bytes(2**dimensions)
+
+
+PLAN = {
+    "format": 1,
+    "target": {"epsilon": 3.0, "delta": 1e-5},
+    "cohort": {
+        "expected": 10,
+        "population": 10,
+        "dropout_tolerance": 0.0,
+        "colluding": 0,
+        "sampling": "none",
+    },
+    "rounds": 1,
+    "alignment": 1.0,
+    "mechanism": {
+        "name": "skellam",
+        "dimension": 8,
+        "bits": 16,
+        "scale": 64.0,
+        "clip_norm": 1.0,
+        "total_noise": 40000.0,
+        "shares": 10,
+        "rotation_seed": "00" * 32,
+        "rotate": True,
+    },
+    "bound": "paper",
+    "slack": 0.0,
+    "epsilon": 3.0,
+}
+
+DECODERS = {
+    decoder.name: decoder
+    for decoder in (
+        Decoder(
+            "messages",
+            _any_message,
+            tuple(map(messages.encode, EXAMPLES.values())),
+            (ProtocolError,),
+            lambda data: (
+                data[: -messages.CHECKSUM_BYTES] + messages._checksum(data[: -messages.CHECKSUM_BYTES])
+            ),
+        ),
+        Decoder("client-state", _restore, (Client(5, CHANNEL).secret_state(),), (CorruptState,)),
+        Decoder(
+            "packed",
+            lambda data: (
+                unpack(data[1:], 8 * len(data[1:]) // (1 + data[0] % 32), 1 + data[0] % 32) if data else None
+            ),
+            (b"\x04" + pack(np.arange(8), 5), b"\x07abc"),
+            (InvalidInput,),
+        ),
+        Decoder("plan", Plan.from_json, (json.dumps(PLAN).encode(),), (SkelmixError,)),
+        Decoder(
+            "ledger",
+            partial(_file, ".jsonl", _open_ledger),
+            (_ledger_text(0), _ledger_text(3)),
+            (CorruptState,),
+            _seal_ledger,
+        ),
+        Decoder("idx", parse_idx, (_idx(), _idx(3), _idx(1, 9)), (CorruptState,)),
+        Decoder(
+            "idx-file", partial(_file, ".idx", read_idx), (_idx(), gzip.compress(_idx())), (CorruptState,)
+        ),
+        Decoder(
+            "csv",
+            partial(_file, ".csv", open_rows),
+            (b"a,b\n1,2\n3.5,-4e3\n", b"1\n2\n\n3\n"),
+            (InvalidInput,),
+        ),
+        Decoder(
+            "npy",
+            partial(_file, ".npy", open_rows),
+            (_npy(np.eye(3)), _npy(np.arange(6).reshape(2, 3))),
+            (InvalidInput,),
+        ),
+        Decoder("parquet", partial(_file, ".parquet", open_rows), (_parquet(),), (InvalidInput,)),
+        Decoder(
+            "results",
+            partial(_file, ".csv", lambda path: read(path, ["a"])),
+            (b"# made\na,b\n1,2.5\n2,x\n",),
+            (CorruptState,),
+        ),
+    )
+}
