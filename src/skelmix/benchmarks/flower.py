@@ -256,3 +256,10 @@ def table(result: dict[str, Any]) -> RenderableType:
             f"{row['ratio']:.2f}",
         )
     return Group(first, second)
+
+
+if __name__ == "__main__":
+    import sys
+
+    for count in map(int, sys.argv[1:]):
+        print(json.dumps(deployment(count, 5)))
