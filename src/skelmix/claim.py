@@ -23,6 +23,9 @@ from skelmix.validation import probability, whole
 #: share of δ that pays for the total variation between the mechanism and its Gaussian certificate
 SLACK_SHARE = 0.02
 
+#: ε above which privacy-loss distributions are not used: what a certificate leaves out costs e^ε
+LARGEST_CERTIFIED = 50.0
+
 
 def claim(
     mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delta: float, slack: float | None = None
@@ -132,7 +135,11 @@ def rdp_epsilon(curve: RdpCurve, cohort: Cohort, rounds: int, delta: float) -> t
 def slack_budget(target: PrivacyTarget, cohort: Cohort, rounds: int) -> float:
     """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ over all
     rounds."""
-    return SLACK_SHARE * target.delta / (math.exp(target.epsilon) * rounds * cohort.sampling_probability)
+    return (
+        SLACK_SHARE
+        * target.delta
+        / (math.exp(min(target.epsilon, 500.0)) * rounds * cohort.sampling_probability)
+    )
 
 
 def least_noise(
@@ -152,6 +159,11 @@ def least_noise(
     """
     goal, step = target.epsilon, 1.1
     if bound in ("gdp", "flat", "pld"):
+        if target.epsilon > LARGEST_CERTIFIED:
+            raise PrivacyUnattainable(
+                f"epsilon = {target.epsilon:g}: Gaussian certificates are for at most "
+                f"{LARGEST_CERTIFIED:g}; use bound='rdp'"
+            )
         share = 0.0 if bound == "pld" else SLACK_SHARE
         goal = gaussian_dp.largest_mu(
             target.epsilon, target.delta * (1 - share), rounds, cohort.sampling_probability

@@ -18,7 +18,16 @@ from skelmix import validation
 from skelmix.accounting import calibration, closed_form, gaussian_dp
 from skelmix.accounting.prediction import PredictedError, predict
 from skelmix.accounting.report import PrivacyReport
-from skelmix.claim import Cohort, PrivacyTarget, claim, least_noise, rdp_epsilon, slack_budget, usable_bounds
+from skelmix.claim import (
+    LARGEST_CERTIFIED,
+    Cohort,
+    PrivacyTarget,
+    claim,
+    least_noise,
+    rdp_epsilon,
+    slack_budget,
+    usable_bounds,
+)
 from skelmix.encoding.rotation import padded
 from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
 from skelmix.mechanisms import (
@@ -265,6 +274,12 @@ def plan(
     if best is None:
         raise PrivacyUnattainable(str(reason)) from reason
     chosen = _finish(target, cohort, rounds, *best, alignment, slack_budget(target, cohort, rounds))
+    if chosen.report.epsilon > target.epsilon:
+        raise PrivacyUnattainable(
+            f"epsilon = {target.epsilon:g}: the calibrated noise gives {chosen.report.epsilon:.6g} when "
+            "checked again; "
+            "choose another bound or scale"
+        )
     if not allow_wrapping:
         _refuse_wrapping(chosen)
     return chosen
@@ -374,9 +389,9 @@ def _bounds(name: str, bound: str, cohort: Cohort) -> tuple[str, ...]:
     """The bounds to try, the likely best first. A baseline has the literature's own under any such name."""
     known = _BOUNDS[name]
     if bound == "tight":
-        certified = tuple(one for one in known if one != "paper") or known
-        usable = usable_bounds(certified, cohort)
-        return usable or known[-1:]
+        # the paper's own bound goes with the paper's own clip: not a rival of the others
+        certified = tuple(one for one in known if one != "paper" or name not in ("smm", "dgm"))
+        return usable_bounds(certified, cohort)
     if bound in known:
         return (bound,)
     if bound in ("paper", "rdp"):
@@ -518,7 +533,8 @@ def _refuse_wrapping(chosen: Plan) -> None:
     remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
     raise BitsTooFew(
         f"bits = {mechanism.bits}: {bare.wrap_probability:.0%} of coordinates would wrap around "
-        f"2^{mechanism.bits} at scale γ = {mechanism.scale:g} by the noise alone; {remedy}, or a smaller scale"
+        f"2^{mechanism.bits} at scale γ = {mechanism.scale:g} by the noise alone; {remedy}, or a smaller "
+        "scale"
     )
 
 
@@ -526,7 +542,7 @@ def _refuse_wrapping(chosen: Plan) -> None:
 def _central_multiplier(epsilon: float, delta: float, cohort: Cohort, rounds: int, renyi: bool) -> float:
     """Noise multiplier of the central Gaussian for the target: by Rényi accounting, or by privacy-loss
     distributions."""
-    if not renyi and cohort.sampling != "fixed":
+    if not renyi and cohort.sampling != "fixed" and epsilon <= LARGEST_CERTIFIED:
         return 1 / gaussian_dp.largest_mu(epsilon, delta, rounds, cohort.sampling_probability)
     return calibration.least_noise(
         lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier**2, 1.0), cohort, rounds, delta)[0],
