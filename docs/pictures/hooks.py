@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
-import click
-import typer.main
+with warnings.catch_warnings():  # typer uses a name that click deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -43,7 +45,7 @@ def command_line() -> str:
 
 
 def _command(name: str, command: Any, level: int) -> list[str]:
-    text = (command.help or "").replace("\n\n", "\n\n").strip()
+    text = (command.help or "").strip()
     lines = [f"{'#' * level} {name}", "", text, ""]
     if hasattr(command, "commands"):
         for sub, inner in command.commands.items():
@@ -57,7 +59,7 @@ def _option(option: Any) -> str:
     if getattr(option, "hidden", False) or "--help" in option.opts:
         return ""
     names = " ".join(f"`{one}`" for one in [*option.opts, *getattr(option, "secondary_opts", [])])
-    if isinstance(option, click.Argument) or option.param_type_name == "argument":
+    if option.param_type_name == "argument":
         names = f"`{option.name.upper()}`"
     default = "" if option.default in (None, False, "") or callable(option.default) else f"`{option.default}`"
     if option.required:
