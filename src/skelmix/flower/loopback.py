@@ -190,7 +190,7 @@ class Loopback:
         if self.processes[name].poll() is not None:
             raise DeploymentFailed(f"{name} has stopped\n{self.log(name)}")
 
-    def _wait_for(self, port: int, name: str, seconds: float = 60.0) -> None:
+    def _wait_for(self, port: int, name: str, seconds: float = 120.0) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._alive(name)
