@@ -78,17 +78,10 @@ def _examples() -> dict[type[messages.Message], messages.Message]:
 
 
 def _any_message(data: bytes) -> None:
-    """Every kind of message: at most one of them may take it, and then it encodes back to the same bytes."""
-    refused = 0
-    for kind in EXAMPLES:
-        try:
-            found = messages.decode(data, kind, 4096)
-        except ProtocolError:
-            refused += 1
-        else:
-            assert messages.encode(found) == data
-    if refused == len(EXAMPLES):
-        raise ProtocolError("refused by all")
+    """As the kind that it says it is. What is taken encodes back to the same bytes."""
+    kinds = list(EXAMPLES)
+    kind = kinds[data[2] % len(kinds) - 1] if len(data) > 2 else kinds[0]
+    assert messages.encode(messages.decode(data, kind, 4096)) == data
 
 
 EXAMPLES = _examples()
