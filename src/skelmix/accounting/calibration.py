@@ -36,7 +36,7 @@ def least_noise(
     start = math.sqrt(low * high) if guess is None else min(max(guess, low), high)
     bad, good, bad_excess, good_excess = _bracket(epsilon_of, target_epsilon, low, high, start, step, remedy)
     if bad == good:
-        return good
+        return low
     side = 0
     while math.exp(good - bad) > 1 + GAP:
         x = _next(bad, good, bad_excess, good_excess)
@@ -101,6 +101,6 @@ def _next(bad: float, good: float, bad_excess: float, good_excess: float) -> flo
         return bad + width / 2
     margin = min(0.45 * width, 0.45 * GAP)
     x = bad + width * bad_excess / (bad_excess - good_excess)
-    # Step a little past the estimate, towards the wider side: the root is then caught between two close points.
+    # A little past the estimate, towards the wider side: that catches the root between two close points.
     x += margin if x - bad < width / 2 else -margin
     return min(max(x, bad + margin), good - margin)

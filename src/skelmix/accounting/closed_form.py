@@ -1,9 +1,10 @@
 """The theorems of the paper and of the baselines, one function a theorem.
 
-"Bao et al. 2022" is the Skellam mixture paper. Each function returns the Rényi curve on those of the given orders at which
-the theorem's conditions hold; the other orders are left out. `total_noise` is Λ, the parameter of the *summed* Skellam
-noise (variance 2Λ); for discrete Gaussians `variance` is σ² of one participant and `copies` the number summed. All
-sensitivities are on the integer grid, after scaling. A sensitivity of 0 costs nothing.
+"Bao et al. 2022" is the Skellam mixture paper. Each function returns the Rényi curve on those of the given
+orders at which the theorem's conditions hold; the other orders are left out. `total_noise` is Λ, the
+parameter of the *summed* Skellam noise (variance 2Λ); for discrete Gaussians `variance` is σ² of one
+participant and `copies` the number summed. All sensitivities are on the integer grid, after scaling. A
+sensitivity of 0 costs nothing.
 """
 
 from __future__ import annotations
@@ -111,9 +112,9 @@ def corollary_1_best(
 ) -> tuple[float, int, int]:
     """(ε, order, Δ∞): the best order under Corollary 1, and the widest coordinates that it allows.
 
-    `account` turns the curve of one round into (ε, order used), sampling and composition included. τ does not depend on Δ∞, so
-    the best order is found with Δ∞ = 1, and Δ∞ is then the largest integer allowed at that order, hence at every order
-    below that sampling draws on. Gives (infinity, 0, 0) when no order is allowed.
+    `account` turns the curve of one round into (ε, order used), sampling and composition included. τ does not
+    depend on Δ∞, so the best order is found with Δ∞ = 1, and Δ∞ is then the largest integer allowed at that
+    order, hence at every order below that sampling draws on. Gives (infinity, 0, 0) when no order is allowed.
     """
     epsilon, order = account(corollary_1(total_noise, c, 1, orders))
     return (epsilon, order, largest_linf(total_noise, order)) if order else (math.inf, 0, 0)
@@ -134,9 +135,11 @@ def skellam(total_noise: float, l2: float, l1: float, orders: Orders = DEFAULT_O
 
 
 def convolution_gap(variance: float, copies: int) -> float:
-    """τ_n = 10 Σ_{k=1}^{n-1} exp(-2π²σ²k/(k+1)): how far a sum of n discrete Gaussians is from a discrete Gaussian.
+    """τ_n = 10 Σ_{k=1}^{n-1} exp(-2π²σ²k/(k+1)): how far a sum of n discrete Gaussians is from a discrete
+    Gaussian.
 
-    Bao et al. 2022, Eq. (7), after Kairouz, Liu, Steinke 2021, who need σ >= 1/2; infinity below that (n > 1).
+    Bao et al. 2022, Eq. (7), after Kairouz, Liu, Steinke 2021, who need σ >= 1/2; infinity below that (n >
+    1).
     """
     positive(variance=variance)
     whole(1, copies=copies)
@@ -155,10 +158,11 @@ def theorem_7(variance: float, copies: int, shift: int, orders: Orders = DEFAULT
 
 
 def theorem_8(variance: float, copies: int, c: float, linf: int, orders: Orders = DEFAULT_ORDERS) -> RdpCurve:
-    """One coordinate of the discrete Gaussian mixture; Bao et al. 2022, Theorem 8, with its last term corrected.
+    """One coordinate of the discrete Gaussian mixture; Bao et al. 2022, Theorem 8, with its last term
+    corrected.
 
-    1.1·min{αc/(2nσ²) + τ_n, αc/(2nσ²) + αΔ∞τ_n/(√n σ) + (α/2)τ_n²}: the printed τ_n² is (α/2)τ_n² once the square of
-    Theorem 7 is expanded. Eq. (8) must hold at the order.
+    1.1·min{αc/(2nσ²) + τ_n, αc/(2nσ²) + αΔ∞τ_n/(√n σ) + (α/2)τ_n²}: the printed τ_n² is (α/2)τ_n² once the
+    square of Theorem 7 is expanded. Eq. (8) must hold at the order.
     """
     return corollary_3(variance, copies, c, float(linf), linf, 1, orders)
 
@@ -175,7 +179,8 @@ def corollary_3(
     """The discrete Gaussian mixture on vectors with Σ(x² + p - p²) <= c, ‖x‖₁ <= l1, ‖⌈|x|⌉‖∞ <= linf.
 
     Bao et al. 2022, Corollary 3, with the last term corrected as in `theorem_8`:
-    1.1·min{αc/(2nσ²) + dτ_n, αc/(2nσ²) + αΔ1τ_n/(√n σ) + (α/2)dτ_n²}. Orders at which Eq. (8) fails are left out.
+    1.1·min{αc/(2nσ²) + dτ_n, αc/(2nσ²) + αΔ1τ_n/(√n σ) + (α/2)dτ_n²}. Orders at which Eq. (8) fails are left
+    out.
     """
     tau = convolution_gap(variance, copies)
     non_negative(c=c, l1=l1)
@@ -198,8 +203,8 @@ def discrete_gaussian(
 ) -> RdpCurve:
     """A sum of discrete Gaussians on integer vectors (DDG; Kairouz, Liu, Steinke 2021, Theorem 1).
 
-    The least of αΔ2²/(2nσ²) + τd, (α/2)(Δ2²/(nσ²) + 2Δ1τ/(√n σ) + τ²d) and (α/2)(Δ2/(√n σ) + τ√d)². No order at all
-    when σ < 1/2 and n > 1.
+    The least of αΔ2²/(2nσ²) + τd, (α/2)(Δ2²/(nσ²) + 2Δ1τ/(√n σ) + τ²d) and (α/2)(Δ2/(√n σ) + τ√d)². No order
+    at all when σ < 1/2 and n > 1.
     """
     tau = convolution_gap(variance, copies)
     non_negative(l2=l2, l1=l1)
@@ -222,8 +227,8 @@ def binomial(
 ) -> float:
     """ε of one round of cpSGD at δ: noise Bin(N, p) - Np on each coordinate of an integer vector.
 
-    Agarwal, Suresh, Yu, Kumar, McMahan 2018, Theorem 1, with quantisation step 1 (the grid's). Infinity unless
-    Np(1-p) >= max(23 ln(10d/δ), 2Δ∞). The theorem gives no Rényi bound.
+    Agarwal, Suresh, Yu, Kumar, McMahan 2018, Theorem 1, with quantisation step 1 (the grid's). Infinity
+    unless Np(1-p) >= max(23 ln(10d/δ), 2Δ∞). The theorem gives no Rényi bound.
     """
     positive(trials=trials)
     non_negative(l2=l2, l1=l1, linf=linf)
@@ -247,7 +252,8 @@ def binomial(
 def amplify_poisson(epsilon: float, q: float) -> float:
     """ε of an (ε, δ)-DP round under Poisson sampling, ln(1 + q(e^ε - 1)); its δ becomes qδ.
 
-    For neighbours that differ in one participant, added, removed or zeroed (Li, Qardaji, Su 2012; Balle et al. 2018).
+    For neighbours that differ in one participant, added, removed or zeroed (Li, Qardaji, Su 2012; Balle et
+    al. 2018).
     """
     if epsilon > 700:
         return epsilon + math.log(q) if q > 0 else 0.0
@@ -268,10 +274,12 @@ def compose_advanced(epsilon: float, rounds: int, slack: float) -> float:
 
 
 def composed_epsilon(one_round: Callable[[float], float], q: float, rounds: int, delta: float) -> float:
-    """ε at δ of `rounds` rounds, Poisson sampled with probability q, of a mechanism that only has `one_round(δ₀)` -> ε₀.
+    """ε at δ of `rounds` rounds, Poisson sampled with probability q, of a mechanism that only has
+    `one_round(δ₀)` -> ε₀.
 
-    The better of linear composition (δ₀ = δ/(Tq)) and advanced composition over a few splits of δ between the rounds
-    and the slack; every split is valid, so the least of them is. Infinity if the one round has no bound.
+    The better of linear composition (δ₀ = δ/(Tq)) and advanced composition over a few splits of δ between the
+    rounds and the slack; every split is valid, so the least of them is. Infinity if the one round has no
+    bound.
     """
     whole(1, rounds=rounds)
     if not 0 < q <= 1 or not 0 < delta < 1:

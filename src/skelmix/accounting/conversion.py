@@ -12,8 +12,8 @@ def epsilon(curve: RdpCurve, delta: float) -> tuple[float, int]:
     """The least ε that the curve gives at δ, and the order that gives it.
 
     Bao et al. 2022, Lemma 3 (Canonne, Kamath, Steinke 2020, Proposition 12): at each order
-    ε = τ + ln(1 - 1/α) - (ln δ + ln α)/(α - 1). Where 1 - exp(-τ) < δ², the Bretagnolle-Huber inequality bounds the
-    total variation by δ already and ε = 0. Never below 0. An empty curve gives (infinity, 0).
+    ε = τ + ln(1 - 1/α) - (ln δ + ln α)/(α - 1). Where 1 - exp(-τ) < δ², the Bretagnolle-Huber inequality
+    bounds the total variation by δ already and ε = 0. Never below 0. An empty curve gives (infinity, 0).
     """
     probability(delta=delta)
     best, order = math.inf, 0

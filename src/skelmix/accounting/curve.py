@@ -1,4 +1,4 @@
-"""Rényi differential privacy as a curve: a bound on the Rényi divergence at each of a set of integer orders."""
+"""Rényi differential privacy as a curve: a bound on the Rényi divergence at each of some integer orders."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def checked_orders(orders: Iterable[int]) -> tuple[int, ...]:
 class RdpCurve:
     """(α, τ(α))-RDP for every order α listed: D_α ≤ τ(α) in both directions between neighbours.
 
-    `orders` are strictly increasing integers >= 2, `values` the finite bounds τ >= 0 at them. An order at which
-    no bound is known (its theorem's condition fails) is absent. A curve may be empty: it then promises nothing.
+    `orders` are strictly increasing integers >= 2, `values` the finite bounds τ >= 0 at them. An order at
+    which no bound is known (its theorem's condition fails) is absent. A curve may be empty: it then promises
+    nothing.
     """
 
     orders: tuple[int, ...]
@@ -62,7 +63,8 @@ class RdpCurve:
             return float("inf")
 
     def dense(self) -> NDArray[np.float64]:
-        """Array t of length max order + 1 with t[α] = τ(α), infinity where the curve is silent and t[0] = t[1] = 0.
+        """Array t of length max order + 1 with t[α] = τ(α), infinity where the curve is silent and t[0] =
+        t[1] = 0.
 
         τ(1) is not 0 but no caller needs it; the two leading entries only make the index the order.
         """

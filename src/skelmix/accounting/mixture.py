@@ -1,8 +1,8 @@
 """κ: what a coordinate of a randomly rounded vector costs per unit of its square, certified.
 
-κ_α = sup over 0 < |x| <= reach of max{D_α(P_x‖P0), D_α(P0‖P_x)}/x², with P0 the law of the summed noise and P_x that of x rounded at
-random plus the noise. A vector with ‖x‖₂ <= radius then costs at most κ_α·radius² at order α, whatever its other norms. Proofs:
-docs/explanation/tight-bound.md.
+κ_α = sup over 0 < |x| <= reach of max{D_α(P_x‖P0), D_α(P0‖P_x)}/x², with P0 the law of the summed noise and
+P_x that of x rounded at random plus the noise. A vector with ‖x‖₂ <= radius then costs at most κ_α·radius² at
+order α, whatever its other norms. Proofs: docs/explanation/tight-bound.md.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
@@ -35,9 +36,9 @@ _LONGEST = 1 << 22
 def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> Floats:
     """A certified upper bound on κ at each order, for 0 < |x| <= reach; float64, one value an order.
 
-    law: the *summed* noise, `Skellam`, `DiscreteGaussian` or `DiscreteGaussianSum`. At most 1e-4 (relative) above the
-    supremum for variances up to 1e6, or reach <= 1. Infinity where no bound is known (sums of discrete Gaussians with
-    σ < 1/2 and a long reach).
+    law: the *summed* noise, `Skellam`, `DiscreteGaussian` or `DiscreteGaussianSum`. At most 1e-4 (relative)
+    above the supremum for variances up to 1e6, or reach <= 1. Infinity where no bound is known (sums of
+    discrete Gaussians with σ < 1/2 and a long reach).
     """
     return _bounds(law, reach, orders)[0]
 
@@ -64,8 +65,8 @@ def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[Floats, Floa
         return np.zeros(0), np.zeros(0)
     if asked[-1] > 1024 or not 1e-3 <= kind_of(law).v <= 1e12 or reach > 1e7:
         raise InvalidInput(
-            f"order {asked[-1]}, variance {kind_of(law).v:.6g}, reach {reach:.6g}: the bound is meant for orders up to 1024, "
-            "variances in 1e-3..1e12 and a reach up to 1e7; rescale"
+            f"order {asked[-1]}, variance {kind_of(law).v:.6g}, reach {reach:.6g}: the bound is meant for "
+            "orders up to 1024, variances in 1e-3..1e12 and a reach up to 1e7; rescale"
         )
     upper, lower = _cached(kind_of(law), float(reach), asked)
     return upper.copy(), lower.copy()
@@ -107,10 +108,11 @@ def _length(kind: Kind, order: int) -> int:
 
 
 def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Bounds on sup over (0, last] of D_α(P_x‖P0)/x², last <= 1; the reverse direction is never the larger one here.
+    """Bounds on sup over (0, last] of D_α(P_x‖P0)/x², last <= 1; the reverse direction is never the larger
+    one here.
 
-    Ξ(p) - 1 = Σ_{l>=2} C(α,l) p^l (1-p)^(α-l) (M_l - 1) with M_l = E_P0[r_1^l]: the moments of the shift by one serve every p.
-    Intervals are split until each order's bounds agree to `TIGHTNESS`.
+    Ξ(p) - 1 = Σ_{l>=2} C(α,l) p^l (1-p)^(α-l) (M_l - 1) with M_l = E_P0[r_1^l]: the moments of the shift by
+    one serve every p. Intervals are split until each order's bounds agree to `TIGHTNESS`.
     """
     order = np.asarray(orders)
     log_excess = np.where(unit > 30, unit, np.log(np.expm1(np.minimum(unit, 30.0)))) + 1e-13
@@ -124,7 +126,7 @@ def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Flo
     values = {x: divergence(x) for x in points}
     lower = np.max([values[x] / x**2 for x in points], axis=0)
     upper = np.zeros(len(order))
-    waiting = [(0.0, points[0]), *zip(points[:-1], points[1:], strict=True)]
+    waiting = [(0.0, points[0]), *pairwise(points)]
     while waiting:
         a, b = waiting.pop()
         found = _first_bound(a, b, values, order)
@@ -210,8 +212,8 @@ def _unit_moments_at(kind: Kind, powers: NDArray[np.int64]) -> Floats:
 def _unit_rate(kind: Kind, unit: Floats, most: int) -> tuple[float, float, int]:
     """(near, far, until): D_t(P_1‖P0) <= near·t at integers t = 2..until, and <= far·t at all t up to `most`.
 
-    Beyond the moments at hand, a grid of orders with ratio 1.01 and chords between them, (t-1)D_t being convex in t, until a theorem's bound
-    is as good.
+    Beyond the moments at hand, a grid of orders with ratio 1.01 and chords between them, (t-1)D_t being
+    convex in t, until a theorem's bound is as good.
     """
     t = np.arange(2, len(unit) + 2)
     near = float((unit / (t * (t - 1.0))).max())
@@ -225,7 +227,7 @@ def _unit_rate(kind: Kind, unit: Floats, most: int) -> tuple[float, float, int]:
         )
         logs = _unit_moments_at(kind, grid)
         left, right = grid[:-1].astype(float), grid[1:].astype(float)
-        # a chord of φ over ρ·t(t-1): at most the larger end's rate times the largest ratio of the parabola's chord to it
+        # a chord of φ is at most the larger rate of its ends times the chord of t(t-1), larger by this
         loss = 1 + (right - left) ** 2 / (4 * left * (left - 1))
         ends = logs / (grid * (grid - 1.0))
         near = max(near, float((np.maximum(ends[:-1], ends[1:]) * loss).max()))
@@ -251,9 +253,10 @@ def _forward(
 ) -> tuple[Floats, Floats]:
     """(upper, lower) over (0, reach], forward direction, given those of the first cell.
 
-    With D_t(P_1‖P0) <= ρt at integers t, Hölder's inequality gives every mixed moment at most the value it has under Gaussian noise of
-    variance 1/(2ρ): E_P0[r_s^(α-l) r_{s+1}^l] <= exp(ρ((αs+l)² - (α-l)s² - l(s+1)²)). So cells are sums over l again; where
-    that is not enough (few levels, high orders) the cell's own moments are summed.
+    With D_t(P_1‖P0) <= ρt at integers t, Hölder's inequality gives every mixed moment at most the value it
+    has under Gaussian noise of variance 1/(2ρ): E_P0[r_s^(α-l) r_{s+1}^l] <= exp(ρ((αs+l)² - (α-l)s² -
+    l(s+1)²)). So cells are sums over l again; where that is not enough (few levels, high orders) the cell's
+    own moments are summed.
     """
     upper, lower = upper.copy(), lower.copy()
     worst = np.where(order * math.ceil(reach) <= until, near, far)
@@ -284,7 +287,8 @@ def _forward(
 def _closed(s: int, order: NDArray[np.int64], rho: Floats) -> Floats:
     """A bound on D(x)/x², forward, for all x >= s, from D <= ρα·s² at integers; falls with s.
 
-    The chord of Ξ^(1/α): αρ(x² + p(1-p)), and (α-1)/(8α)·(D(s+1) - D(s))² for the logarithm of a line; or D(s+1)/s².
+    The chord of Ξ^(1/α): αρ(x² + p(1-p)), and (α-1)/(8α)·(D(s+1) - D(s))² for the logarithm of a line; or
+    D(s+1)/s².
     """
     a = rho * order
     chord = a * (1 + 0.25 / (s * (s + 1))) + (order - 1) / (8 * order) * (a * (2 * s + 1) / s) ** 2
@@ -292,7 +296,7 @@ def _closed(s: int, order: NDArray[np.int64], rho: Floats) -> Floats:
 
 
 def _forward_cell(s: int, last: float, order: NDArray[np.int64], rho: Floats, goal: Floats) -> Floats:
-    """Upper bounds over the cell [s, last]: splits until below the goal, or, where it cannot be, to a tenth of `TIGHTNESS`."""
+    """Upper bounds over the cell [s, last]: splits until below the goal, where that is possible."""
     most = int(order[-1])
     power = np.arange(most + 1)[None, :]
     table = _log_binomial(order, most) + rho[:, None] * (
@@ -337,17 +341,18 @@ def _summed(kind: Kind, order: int, s: int, last: float, goal: float) -> tuple[f
 def _closed_reverse(s: int, order: int, rate: float) -> float:
     """A bound on D_α(P0‖P_x)/x² for all x >= s, from D_t(P_1‖P0) <= rate·t at integers t; falls with s.
 
-    The smaller of the chord between integers, which costs p(1-p)/x² <= 1/(4s(s+1)) of α·rate, and of weighted means,
-    (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, which cost p(1-p)/(αx²), and 1/(4α(α-1)x²) for orders that are not integers.
+    The smaller of the chord between integers, which costs p(1-p)/x² <= 1/(4s(s+1)) of α·rate, and of weighted
+    means, (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, which cost p(1-p)/(αx²), and 1/(4α(α-1)x²) for orders
+    that are not integers.
     """
     return order * rate * (1 + min(0.25 / (s * (s + 1.0)), 0.25 * (1 + 1 / (order - 1.0)) / (order * s**2)))
 
 
 @njit(cache=True, nogil=True)
 def _reverse_cells(
-    order: int, reach: float, upper: float, lower: float, rate: float, L: Floats, wiggle: float, tight: float
+    order: int, reach: float, upper: float, lower: float, rate: float, L: Floats, wiggle: Floats, tight: float
 ) -> tuple[float, float]:
-    """(upper, lower) over (0, reach] with the reverse direction, cell by cell until the closed form is enough."""
+    """(upper, lower) over (0, reach], reverse direction, cell by cell until the closed form is enough."""
     s = 1
     here = moment_window(order, 1, 0.0, False, L, wiggle)
     while s < reach:

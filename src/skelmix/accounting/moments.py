@@ -1,13 +1,15 @@
 """Rényi moments of one coordinate, summed over the integers with every error on the safe side.
 
-P0 is an even integer law with pmf exp(L), P_x the law of x rounded at random plus that noise: weight 1-p at the shift s and p at
-s+1. The kernels return upper bounds on ln E_P0[(P_x/P0)^α] and ln E_P0[(P_x/P0)^(1-α)], and the branch and bound that needs them.
-Proofs: docs/explanation/tight-bound.md.
+P0 is an even, log-concave integer law with pmf exp(L), P_x the law of x rounded at random plus that noise:
+weight 1-p at the shift s and p at s+1. The kernels return upper bounds on ln E_P0[(P_x/P0)^α] and ln
+E_P0[(P_x/P0)^(1-α)], and run the branch and bound that needs them. Proofs: docs/explanation/tight-bound.md.
 
-Error budget. L is good to 1e-14 + 4·2^-53·|L|. A term is exp(L + c·lnW) with |L| < 4000 and |c·lnW| < 8000 where it counts, so its relative error
-is below 4e-12·(a few), and below 1e-10 for the differences W^c - 1 - c(W-1) (`_excess`) at the variances that come here (at most 1e6). Terms are
-non-negative and at most 1e6 of them are added. `INFLATION` = 1e-9 covers all of it. Tails that are not summed are bounded by a geometric series,
-because the ratio of neighbouring terms falls monotonically: g(j) = L(j-1) - L(j) rises and is concave for j >= 1, up to `wiggle`.
+Error budget. L is good to 1e-14·(1 + |L|), tested against ball arithmetic. Terms are exp(L + c·lnW) with
+exponents below 1e4, so their relative error is below 1e-10, and so is that of the sums of W^c - 1 - c(W-1)
+(`_excess`), which replace ln Ξ where it is small; terms are non-negative and fewer than 1e7. `INFLATION`,
+1e-9, covers it, with 1e-12 added where Ξ - 1 is not summed by itself. Tails that are not summed are below a
+geometric series, because the ratio of neighbouring terms falls monotonically up to `wiggle`, see
+`log_masses`.
 """
 
 from __future__ import annotations
@@ -47,33 +49,34 @@ def _g(j: int, L: Floats) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _up(k: int, c: float, s: int, L: Floats, wiggle: float) -> float:
-    """A bound on the logarithm of term(k+1)/term(k), outwards; falls with k from k = s+1 (c > 0) or 0 (c < 0) on.
+def _up(k: int, c: float, s: int, L: Floats, wiggle: Floats) -> float:
+    """A bound on the logarithm of term(k+1)/term(k), outwards; falls with k from k = s+1 (c > 0) or 0 (c < 0)
+    on.
 
     For c < 0 the index k stands for the outcome -k.
     """
     if c > 0:
-        return -_g(k + 1, L) + c * (_g(k + 1, L) - _g(k - s, L)) + (2 * c + 1) * wiggle
-    return -_g(k + 1, L) - c * (_g(k + s + 2, L) - _g(k + 1, L)) + (1 - 2 * c) * wiggle
+        return -_g(k + 1, L) + c * (_g(k + 1, L) - _g(k - s, L)) + (2 * c + 1) * wiggle[max(k - s, 0)]
+    return -_g(k + 1, L) - c * (_g(k + s + 2, L) - _g(k + 1, L)) + (1 - 2 * c) * wiggle[k]
 
 
 @njit(cache=True, nogil=True)
-def _down(k: int, c: float, s: int, L: Floats, wiggle: float) -> float:
+def _down(k: int, c: float, s: int, L: Floats, wiggle: Floats) -> float:
     """A bound on the logarithm of term(k-1)/term(k), inwards; falls with k."""
     if c > 0:
-        return _g(k, L) - c * (_g(k, L) - _g(k - s, L)) + (2 * c + 1) * wiggle
-    return _g(k, L) + c * (_g(k + s, L) - _g(k, L)) + (1 - 2 * c) * wiggle
+        return _g(k, L) - c * (_g(k, L) - _g(k - s, L)) + (2 * c + 1) * wiggle[0]
+    return _g(k, L) + c * (_g(k + s, L) - _g(k, L)) + (1 - 2 * c) * wiggle[0]
 
 
 @njit(cache=True, nogil=True)
-def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: float) -> float:
-    """Upper bound on ln E_P0[(P_x/P0)^c], c = order or, in reverse, 1 - order; infinity if L is too short to say."""
+def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: Floats) -> float:
+    """Upper bound on ln E_P0[(P_x/P0)^c], c = order or 1 - order (reverse); infinity if L is too short."""
     return moment_window(order, s, p, reverse, L, wiggle)[0]
 
 
 @njit(cache=True, nogil=True)
 def moment_window(
-    order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: float
+    order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: Floats
 ) -> tuple[float, int, int]:
     """(`log_moment`, low, high): the terms outside low..high add up to less than 1e-15 of the sum.
 
@@ -129,7 +132,7 @@ def moment_window(
                     total += term / -math.expm1(ratio) + math.exp(edge - top)
                     break
             elif k < 0:
-                ratio = -_g(size + 1, L) + wiggle
+                ratio = -_g(size + 1, L)  # log-concave: falls by itself
                 if ratio < -1e-9 and term / -math.expm1(ratio) < 3e-16 * total:
                     total += term / -math.expm1(ratio)
                     break
@@ -141,7 +144,7 @@ def moment_window(
 
 
 @njit(cache=True, nogil=True)
-def _excess(c: float, s: int, p: float, sign: int, L: Floats, wiggle: float, end: int) -> float:
+def _excess(c: float, s: int, p: float, sign: int, L: Floats, wiggle: Floats, end: int) -> float:
     """E_P0[W^c - 1 - c(W - 1)] = E_P0[W^c] - 1, a sum of non-negative terms, where it is small."""
     total = 0.0
     for direction in (1, -1):
@@ -156,9 +159,9 @@ def _excess(c: float, s: int, p: float, sign: int, L: Floats, wiggle: float, end
                 if direction == 1:  # terms below P0·W^c; and for c < 0, log_w < 0 here
                     ratio, weight = _up(k, c, s, L, wiggle), math.exp(L[k] + c * log_w)
                 elif c > 0:  # W <= 1: below P0·(c - 1)
-                    ratio, weight = -_g(k + 1, L) + wiggle, mass * c
+                    ratio, weight = -_g(k + 1, L), mass * c
                 else:  # W >= 1: below -c·P0·W = -c·P_x
-                    ratio, weight = -_g(k - s, L) + wiggle, -c * math.exp(L[k - s - 1])
+                    ratio, weight = -_g(k - s, L), -c * math.exp(L[k - s - 1])
                 if ratio < -1e-9:
                     total += weight / -math.expm1(ratio)
                     break
@@ -183,8 +186,8 @@ def _line_over_square(at_a: float, at_b: float, a: float, b: float) -> float:
 def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, reverse: bool) -> float:
     """An upper bound on D(x)/x² over [a, b] in one cell from D at its ends.
 
-    Reverse: D is convex in x, so below its chord. Forward: Ξ^(1/α) is convex, an L^α norm of something affine, so D is below
-    α/(α-1)·ln of a line; that is concave in x, so below its tangent in the middle.
+    Reverse: D is convex in x, so below its chord. Forward: Ξ^(1/α) is convex, an L^α norm of something
+    affine, so D is below α/(α-1)·ln of a line; that is concave in x, so below its tangent in the middle.
     """
     if not (at_a < np.inf and at_b < np.inf):
         return np.inf
@@ -201,11 +204,12 @@ def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, 
 def _cell_tables(
     order: int, s: int, reverse: bool, low: int, high: int, top: float, L: Floats
 ) -> tuple[Floats, Floats]:
-    """(base, slope) on low..high: the moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 - order.
+    """(base, slope) on low..high: the moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 -
+    order.
 
     Forward the terms are P0·r_s^α·(1 + p(r_1(k-s) - 1))^α. In reverse, after reflecting k to s - k, they are
-    P0·r_s^α·(1 + p(P0(k+1)/P0(k) - 1))^(1-α). They are convex in p, so what lies outside the windows of both ends is as small
-    there as it is at the ends.
+    P0·r_s^α·(1 + p(P0(k+1)/P0(k) - 1))^(1-α). They are convex in p, so what lies outside the windows of both
+    ends is as small there as it is at the ends.
     """
     base, slope = np.empty(high - low + 1), np.empty(high - low + 1)
     for k in range(low, high + 1):
@@ -242,12 +246,12 @@ def cell_bound(
     goal: float,
     reverse: bool,
     L: Floats,
-    wiggle: float,
+    wiggle: Floats,
 ) -> tuple[float, float]:
     """(upper, lower) bounds on sup D(x)/x² over [s, last], 1 <= s < last <= s+1.
 
-    `here` and `following` are the `moment_window` of the shifts s and s+1. Splits intervals while their bound is above
-    max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached.
+    `here` and `following` are the `moment_window` of the shifts s and s+1. Splits intervals while their bound
+    is above max(goal, lower·(1 + 1e-4)), the goal being what other cells have reached.
     """
     at_s = here[0] / (order - 1)
     at_last = following[0] / (order - 1)

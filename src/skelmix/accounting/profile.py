@@ -19,7 +19,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a law is to this package: a Skellam law of variance v, or the sum of `copies` discrete Gaussians, v = nσ².
+    """What a law is to this package: a Skellam law of variance v, or the sum of `copies` discrete Gaussians,
+    v = nσ².
 
     copies = 0 marks Skellam.
     """
@@ -42,8 +43,9 @@ def kind_of(law: Law) -> Kind:
 def integer_bounds(kind: Kind, order: int) -> Floats:
     """Rows (A, B, C): each bounds D_order(P_s‖P0) by A·s² + B·s + C at every integer shift s >= 1.
 
-    Skellam: the two branches of Agarwal, Kairouz, Liu 2021, Theorem 3.5. Discrete Gaussians: Kairouz, Liu, Steinke 2021 (Theorem 7 of
-    Bao et al. 2022), its first branch and its expanded second one; a single one is exact. Infinite where none is known (σ < 1/2).
+    Skellam: the two branches of Agarwal, Kairouz, Liu 2021, Theorem 3.5. Discrete Gaussians: Kairouz, Liu,
+    Steinke 2021 (Theorem 7 of Bao et al. 2022), its first branch and its expanded second one; a single one is
+    exact. Infinite where none is known (σ < 1/2).
     """
     v = kind.v
     if kind.copies == 0:
@@ -62,14 +64,33 @@ def integer_bounds(kind: Kind, order: int) -> Floats:
 
 
 @functools.lru_cache(maxsize=16)
-def log_masses(kind: Kind, length: int) -> tuple[Floats, float]:
-    """(L, wiggle): L[k] = ln P0(k) for k = 0..length-1, and how far g(j) = L[j-1] - L[j] is from rising and concave.
+def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
+    """(L, wiggle): L[k] = ln P0(k) for k = 0..length-1 at least, and how far the law's steps are from
+    concave.
 
-    `wiggle` is at least twice the distance of g from some rising function that is concave on j >= 1; 0 for Skellam.
+    wiggle[k] is at least twice the distance of g(j) = L[j-1] - L[j], over all j >= k, from a rising, odd
+    function of j - 1/2 that is concave on j >= 1; it does not rise with k. The table always covers 13
+    deviations, so that what is beyond it does not touch the normalisation.
     """
+    length = max(length, math.ceil(13 * math.sqrt(kind.v)) + 64)
     if kind.copies == 0:
-        return _skellam(kind.v, length), 0.0
-    return _gaussian_sum(kind.v, kind.copies, length)
+        return _skellam(kind.v, length), _skellam_wiggle(kind.v, length)
+    masses, wiggle = _gaussian_sum(kind.v, kind.copies, length)
+    return masses, np.full(length, wiggle)
+
+
+def _skellam_wiggle(v: float, length: int) -> Floats:
+    """asinh(a) <= g(j) <= asinh(a) + ln(1 + j/(h² + (j-1/2)h)) with a = (j-1/2)/v, h = √((j-1/2)² + v²), for
+    j >= 1.
+
+    Amos 1974 and Segura 2011, on I_{j-1}/I_j. From j = v + 1 on the gap falls with j; before, it stays below
+    its value at 1 or below 0.31/v, whichever is larger.
+    """
+    j = np.maximum(np.arange(length, dtype=np.float64), 1.0)
+    h = np.hypot(j - 0.5, v)
+    gap = np.log1p(j / (h * h + (j - 0.5) * h))
+    beyond = gap[-1] if length > v + 2 else 0.31 / v
+    return np.asarray(np.maximum(np.maximum.accumulate(gap[::-1])[::-1], beyond) * (1 + 1e-12))
 
 
 def _normalised(relative: NDArray[np.longdouble]) -> Floats:
@@ -81,8 +102,9 @@ def _normalised(relative: NDArray[np.longdouble]) -> Floats:
 def _skellam(v: float, length: int) -> Floats:
     """From the ratios ρ_j = I_{j-1}(v)/I_j(v) = 2j/v + 1/ρ_{j+1}, run downwards as δ_j = ρ_j - 1.
 
-    The recurrence shrinks errors by 1/(ρ_j ρ_{j+1}); it starts so far out that an error of relative size 1/v has shrunk below 1e-18 at
-    `length`. Rounding adds up to at most a few √v·2^-53 relative to δ_j, which is the effect of a variance off by as much.
+    The recurrence shrinks errors by 1/(ρ_j ρ_{j+1}); it starts so far out that an error of relative size 1/v
+    has shrunk below 1e-18 at `length`. Rounding adds up to at most a few √v·2^-53 relative to δ_j, which is
+    the effect of a variance off by as much.
     """
     start = length + 80 + math.ceil(30 * v / length)
     steps = np.log1p(_ratios_less_one(v, start, length).astype(np.longdouble))
@@ -101,10 +123,11 @@ def _ratios_less_one(v: float, start: int, length: int) -> Floats:
 
 
 def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
-    """P_n(k) = exp(-k²/(2nσ²))·ψ_n(k) with ψ_n even and of period n: shifting every summand by one multiplies both sides alike.
+    """P_n(k) = exp(-k²/(2nσ²))·ψ_n(k) with ψ_n even and of period n: shifting every summand by one multiplies
+    both sides alike.
 
-    ψ_{m+n}(k) = Σ_j exp(-(m+n)(j - km/(m+n))²/(2mnσ²)) ψ_m(j) ψ_n(k-j): non-negative terms, so relative precision in every tail.
-    Where σ² >= 6 (or n = 1) ψ is constant to 1e-24·n and not computed.
+    ψ_{m+n}(k) = Σ_j exp(-(m+n)(j - km/(m+n))²/(2mnσ²)) ψ_m(j) ψ_n(k-j): non-negative terms, so relative
+    precision in every tail. Where σ² >= 6 (or n = 1) ψ is constant to 1e-24·n and not computed.
     """
     k = np.arange(length, dtype=np.longdouble)
     parabola = -k * k / (2 * np.longdouble(v))

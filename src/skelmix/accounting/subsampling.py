@@ -1,7 +1,8 @@
 """What sampling the participants of a round does to its Rényi curve, in both directions.
 
-Neighbours differ in one participant whose vector is replaced by zero; `curve` bounds D_α(P‖Q) and D_α(Q‖P) for the
-round in which that participant is present (law P) or zeroed (law Q). Proofs: docs/explanation/tight-bound.md.
+Neighbours differ in one participant whose vector is replaced by zero; `curve` bounds D_α(P‖Q) and D_α(Q‖P)
+for the round in which that participant is present (law P) or zeroed (law Q). Proofs:
+docs/explanation/tight-bound.md.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ Floats = NDArray[np.float64]
 def poisson(curve: RdpCurve, q: float, *, swap_symmetric: bool = False) -> RdpCurve:
     """Each participant takes part independently with probability q in [0, 1].
 
-    Order α of the result needs every order 2..α of the curve; an α for which one is absent is left out. The value is
-    the larger of the two directions: E_Q[(1-q+qr)^α], r = P/Q, expanded by the binomial theorem (Bao et al. 2022,
-    Lemma 2), and `poisson_reverse`. q = 0 costs nothing, q = 1 returns the curve as it is.
+    Order α of the result needs every order 2..α of the curve; an α for which one is absent is left out. The
+    value is the larger of the two directions: E_Q[(1-q+qr)^α], r = P/Q, expanded by the binomial theorem (Bao
+    et al. 2022, Lemma 2), and `poisson_reverse`. q = 0 costs nothing, q = 1 returns the curve as it is.
 
-    swap_symmetric: set it only when each pair P, Q is exchanged by a bijection of the outcomes, or is a mixture in P of
-    such pairs with the same Q: noise with an even law, added to vectors that are not rounded at random or to
-    integers. The first direction is then the larger one (Mironov, Talwar, Zhang 2019, Theorem 5) and stands alone.
+    swap_symmetric: set it only when each pair P, Q is exchanged by a bijection of the outcomes, or is a
+    mixture in P of such pairs with the same Q: noise with an even law, added to vectors that are not rounded
+    at random or to integers. The first direction is then the larger one (Mironov, Talwar, Zhang 2019, Theorem
+    5) and stands alone.
     """
     _probability(q)
     if q == 1 or not curve.orders:
@@ -59,8 +61,8 @@ def poisson_forward(curve: RdpCurve, q: float) -> Floats:
 def poisson_reverse(curve: RdpCurve, q: float) -> Floats:
     """D_α(Q ‖ (1-q)Q + qP), bounded for any mechanism by the smaller of two.
 
-    A Taylor polynomial in u = r - 1 with its remainder, 1 + C(α,2)q²(M_2-1) + C(α+1,3)q³(1-q)^(-α-2) min(1, M_2-1);
-    and q·τ(α), since D_α is convex in its second argument.
+    A Taylor polynomial in u = r - 1 with its remainder, 1 + C(α,2)q²(M_2-1) + C(α+1,3)q³(1-q)^(-α-2) min(1,
+    M_2-1); and q·τ(α), since D_α is convex in its second argument.
     """
     orders = np.asarray(curve.orders)
     values = np.asarray(curve.values)
@@ -86,12 +88,14 @@ def substitution(curve: RdpCurve) -> RdpCurve:
 
 
 def fixed_size(curve: RdpCurve, cohort: int, population: int) -> RdpCurve:
-    """A uniform cohort of exactly `cohort` participants, without replacement; the same neighbours as everywhere here.
+    """A uniform cohort of exactly `cohort` participants, without replacement; the same neighbours as
+    everywhere here.
 
-    The ternary argument of Wang, Balle, Kasiviswanathan 2019, Theorem 9, carried out for zeroed participants. When the
-    participant is not drawn, *another one* stands in the cohort, so their bound needs the curve for substituting any
-    vector, not the one for zeroing: `substitution(curve)` supplies it, which needs orders up to 2α to give order α. The
-    result holds in both directions and never exceeds `curve`; the whole population returns `curve` itself.
+    The ternary argument of Wang, Balle, Kasiviswanathan 2019, Theorem 9, carried out for zeroed participants.
+    When the participant is not drawn, *another one* stands in the cohort, so their bound needs the curve for
+    substituting any vector, not the one for zeroing: `substitution(curve)` supplies it, which needs orders up
+    to 2α to give order α. The result holds in both directions and never exceeds `curve`; the whole population
+    returns `curve` itself.
     """
     cohort_within(cohort, population)
     if cohort == population:
