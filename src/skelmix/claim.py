@@ -89,7 +89,7 @@ def _epsilon(
             closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta), bound
         )
     if bound in ("paper", "rdp"):
-        epsilon, order = rdp_epsilon(mechanism.rdp(DEFAULT_ORDERS), cohort, rounds, delta)
+        epsilon, order = rdp_epsilon(_curve(mechanism), cohort, rounds, delta)
         return _Epsilon(epsilon, bound, order=order or None)
     if slack is None:
         like = closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
@@ -110,11 +110,19 @@ def _sampling(cohort: Cohort) -> str:
     return "poisson" if cohort.expected == cohort.population else cohort.sampling
 
 
+def _curve(mechanism: Mechanism) -> RdpCurve:
+    """The Rényi curve of one round, empty where the bound does not reach."""
+    try:
+        return mechanism.rdp(DEFAULT_ORDERS)
+    except PrivacyUnattainable:
+        return RdpCurve((), ())
+
+
 def _unamplified(mechanism: Mechanism, best: _Epsilon, rounds: int, delta: float) -> float:
     """ε of all rounds for one who knows that the participant took part in each of them."""
     if best.bound == "composition":
         return closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
-    curve = mechanism.rdp(DEFAULT_ORDERS)
+    curve = _curve(mechanism)
     renyi = conversion.epsilon(curve * rounds, delta)[0] if curve.orders else math.inf
     if best.certificate is None:
         return renyi
@@ -171,16 +179,41 @@ def least_noise(
         multiplier, step = 1 / goal, 1.01
         slack = slack_budget(target, cohort, rounds)
 
+    refusals: list[PrivacyUnattainable] = []
+
     def cost(noise: float) -> float:
         mechanism = build(noise)
         if bound in ("gdp", "flat", "pld"):
             try:
                 return mechanism.certificate(bound, slack).mu
-            except PrivacyUnattainable:  # too little noise for a certificate
+            except PrivacyUnattainable as refusal:  # for a start, too little noise for a certificate
+                refusals.append(refusal)
                 return math.inf
         return _epsilon(mechanism, bound, cohort, rounds, target.delta, None).epsilon
 
     if below < math.inf and cost(below * (1 - 1e-4)) > goal:
         return None
     start = build(1.0).noise_for_multiplier(multiplier)
-    return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start, step=step)
+    if bound in ("gdp", "flat", "pld") and (quick := _by_scaling(cost, goal, start)) is not None:
+        return quick
+    try:
+        return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start, step=step)
+    except PrivacyUnattainable as error:
+        raise refusals[0] if refusals else error from None
+
+
+def _by_scaling(cost: Callable[[float], float], goal: float, start: float) -> float | None:
+    """The least noise for a μ that is close to proportional to 1/√noise, in two or three evaluations.
+
+    Ends where μ was evaluated to be at most 0.02 % below the goal, so that 0.1 % less noise misses it. None
+    when that does not come about.
+    """
+    noise = start
+    for _ in range(5):
+        found = cost(noise)
+        if not found < math.inf:
+            return None
+        if goal * (1 - 2e-4) < found <= goal:
+            return noise
+        noise *= (found / goal) ** 2 * (1 + 1e-4)
+    return None

@@ -504,14 +504,18 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
     """
     if common.name == "gaussian":
         return 1.0
-    widest = min(2.0**common.bits / (2 * central), 2.0**28) / common.clip_norm
+    # wider than the modulus is of no use, nor more levels than a sampler's table holds
+    most_variance = min(1e8 * common.cohort.shares(common.cohort.expected), 1e11)
+    widest = min(2.0**common.bits / 2, math.sqrt(most_variance)) / (central * common.clip_norm)
 
     def error(log_scale: float) -> float:
         mechanism = _build(common, bound, math.exp(log_scale), 1.0)
         mechanism = replace(mechanism, total_noise=mechanism.noise_for_multiplier(central))
-        return _predicted(mechanism, common.cohort, common.alignment).mse
+        predicted = _predicted(mechanism, common.cohort, common.alignment)
+        # where wrapping rules, a larger scale looks better only because the sum is lost anyway
+        return predicted.mse if predicted.wrap <= predicted.noise + predicted.rounding else 1e100
 
-    grid = math.log(widest) + np.linspace(math.log(1e-4), math.log(2), 24)
+    grid = math.log(widest) + np.linspace(math.log(1e-4), 0.0, 24)
     middle = int(np.argmin([error(point) for point in grid]))
     around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
     best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})

@@ -51,6 +51,8 @@ _MANY_LEVELS, _SHORTER_MIDDLE = 20_000, 1.2  # and with the levels of the noise
 _EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
 _MU_CELLS = 16
 _LARGEST_ETA = 0.5  # beyond, other bounds are better
+_MOST_VARIANCE = 4e5  # beyond, the cost of a certificate grows and its gain over gdp falls below 1 %
+_LEAST_FLAT = 0.25  # a coordinate may cost this much, in deviations of the noise
 
 
 @functools.lru_cache(maxsize=512)
@@ -71,6 +73,7 @@ def flat_certificate(
     if radius == 0:
         return GaussianCertificate("flat", 0.0, 0.0, 0.0, 0.0, dimension, linf)
     linf = min(linf, radius)
+    _refuse_hopeless(law, linf)
     values = _ratios(law, linf)
     ideal = radius * math.sqrt(chi_square(values))
     if ideal > 30:
@@ -103,6 +106,22 @@ def flat_certificate(
         )
     best *= 1 + 1e-9  # rounding of what follows the expansion, which carries its own
     return GaussianCertificate("flat", best, slack, ideal, radius, dimension, linf)
+
+
+def _refuse_hopeless(law: Law, linf: float) -> None:
+    """Say at once what the contours would find out slowly, or at more cost than the answer is worth."""
+    if law.variance > _MOST_VARIANCE:
+        raise PrivacyUnattainable(
+            f"noise of variance {law.variance:.4g}: with so many levels the Gaussian-DP certificate is "
+            "within "
+            "1 % already; use bound='gdp'"
+        )
+    if linf > _LEAST_FLAT * math.sqrt(law.variance):
+        raise PrivacyUnattainable(
+            f"linf = {linf:.4g} is not small against the noise's deviation {math.sqrt(law.variance):.4g}: "
+            "no flat "
+            "certificate; lower linf (more coordinates), or use bound='gdp' or bound='rdp'"
+        )
 
 
 def _ratios(law: Law, linf: float) -> Ratios:

@@ -20,7 +20,7 @@ from scipy.special import gammaln
 from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve, checked_orders
 from skelmix.accounting.moments import bound_on_interval, cell_bound, log_moment, moment_window
 from skelmix.accounting.profile import Kind, integer_bounds, kind_of, log_masses
-from skelmix.errors import InvalidInput
+from skelmix.errors import PrivacyUnattainable
 from skelmix.noise.laws import Law
 from skelmix.validation import positive
 
@@ -64,7 +64,7 @@ def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[Floats, Floa
     if not asked:
         return np.zeros(0), np.zeros(0)
     if asked[-1] > 1024 or not 1e-3 <= kind_of(law).v <= 1e12 or reach > 1e7:
-        raise InvalidInput(
+        raise PrivacyUnattainable(
             f"order {asked[-1]}, variance {kind_of(law).v:.6g}, reach {reach:.6g}: the bound is meant for "
             "orders up to 1024, variances in 1e-3..1e12 and a reach up to 1e7; rescale"
         )
