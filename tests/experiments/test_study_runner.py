@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 from study_for_tests import STUDY
 
+from skelmix.experiments.claims import Claim
 from skelmix.experiments.rows import read
 from skelmix.experiments.study import run
 
@@ -78,6 +79,9 @@ def test_drawing_only_measures_nothing_and_counts_what_is_missing(tmp_path: Path
     outcome = run(STUDY, tmp_path, command="c", seeds=2, measure=False)
     assert outcome.missing == 4
     assert "4 of 8 settings are not measured yet" in outcome.report.read_text()
+    fine = replace(STUDY, claims=lambda rows: [Claim("x", "y", True, "")])
+    assert "**holds so far**" in run(fine, tmp_path, command="c", seeds=2, measure=False).report.read_text()
+    assert "**holds**" in run(fine, tmp_path, command="c", measure=False).report.read_text()
 
 
 def test_workers_compute_with_one_thread_each(tmp_path: Path) -> None:

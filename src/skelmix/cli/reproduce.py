@@ -85,7 +85,7 @@ def _readable(outcome: Outcome) -> RenderableType:
     for claim in outcome.claims:
         parts.append(
             Text.assemble(
-                (f"{claim.verdict:>13}", colours[claim.holds]),
+                (f"{outcome.verdict(claim):>13}", colours[claim.holds]),
                 f"  {claim.text} [{claim.source}] {claim.numbers}",
             )
         )

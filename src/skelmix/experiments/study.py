@@ -58,6 +58,10 @@ class Outcome:
     figures: list[Path]
     report: Path
 
+    def verdict(self, claim: Claim) -> str:
+        """The verdict, which is preliminary while rows are missing: a claim may yet break."""
+        return claim.verdict + (" so far" if self.missing and claim.holds else "")
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "study": self.study.name,
@@ -137,7 +141,7 @@ def markdown(outcome: Outcome, command: str) -> str:
     parts += ["## The claims, judged by these numbers", ""]
     parts += ["| claim | from | verdict | numbers |", "|---|---|---|---|"]
     for claim in outcome.claims:
-        parts.append(f"| {claim.text} | {claim.source} | **{claim.verdict}** | {claim.numbers} |")
+        parts.append(f"| {claim.text} | {claim.source} | **{outcome.verdict(claim)}** | {claim.numbers} |")
     parts += ["", "## The numbers", ""]
     for grid in study.tables(outcome.rows):
         parts += [grid.markdown(), ""]
