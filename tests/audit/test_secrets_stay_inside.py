@@ -1,0 +1,131 @@
+"""Planted secrets are looked for in everything that people see or that is stored."""
+
+import logging
+import pickle
+import re
+import traceback
+
+import numpy as np
+import pytest
+import torch
+
+from audit_helper import CANARIES, canary_plan
+from skelmix.errors import SkelmixError
+from skelmix.federated.clients import Clients
+from skelmix.federated.trainer import Trainer
+from skelmix.mechanisms import SkellamMixture
+from skelmix.noise.entropy import ReproducibleEntropy, system_entropy
+from skelmix.secagg.client import Client
+from skelmix.secagg.keys import Identity, KeyPair
+from skelmix.secagg.server import Server
+from skelmix.secagg.settings import Settings
+
+CHANNEL, IDENTITY = b"\xa7channel secret, thirty-two byte", b"\xb3identity secret, 32 bytes long!"
+VALUE = 51_966  # 0xCAFE, in a participant's vector
+
+
+def forms(secret):
+    """The ways in which bytes turn up in text."""
+    return [secret.hex(), repr(secret)[2:-1], repr(list(secret))[1:-1], str(int.from_bytes(secret, "big"))]
+
+
+def assert_absent(text, *secrets):
+    for secret in secrets:
+        for form in forms(bytes(secret)):
+            assert form not in text
+
+
+@pytest.fixture
+def round_of_three():
+    """Clients in the middle of a round, the first with planted keys, and the server."""
+    first = Client(0, KeyPair(CHANNEL), identity=None)
+    clients = [first, *(Client(i, KeyPair.generate()) for i in (1, 2))]
+    server = Server(Settings(4, 16, 2))
+    for client in clients:
+        server.advertise(client.advertise())
+    requests = server.close_advertise()
+    for client in clients:
+        server.share(client.share(requests[client.participant]))
+    return clients, server, server.close_share()
+
+
+def secrets_of(client):
+    state = client._round
+    return [
+        CHANNEL,
+        bytes(state.mask_secret),
+        bytes(state.seed),
+        state.own_seed_share,
+        *client._agreed.values(),
+    ]
+
+
+def test_representations_of_clients_keys_and_entropy_hide_what_they_hold(round_of_three):
+    clients, server, _ = round_of_three
+    shown = [clients[0], server, clients[0]._channel, Identity(IDENTITY), system_entropy()]
+    shown.append(ReproducibleEntropy(b"planted seed"))
+    text = " ".join(f"{thing!r} {thing} {vars(type(thing))!r}" for thing in shown)
+    assert_absent(text, *secrets_of(clients[0]), IDENTITY, b"planted seed")
+
+
+def test_errors_do_not_quote_secrets(round_of_three, caplog):
+    """Every refusal that a client can be brought to, with the locals of all frames printed."""
+    clients, server, requests = round_of_three
+    client, secrets = clients[0], secrets_of(clients[0])
+    told = []
+    vector = np.full(4, VALUE, np.uint16)
+    attempts = [
+        lambda: client.share(b"junk"),
+        lambda: client.masked(b"junk", vector),
+        lambda: client.masked(requests[1], vector),
+        lambda: client.masked(requests[0], np.full(5, VALUE, np.uint16)),
+        lambda: client.masked(requests[0], vector.astype(np.float64)),
+        lambda: client.unmask(requests[0]),
+        lambda: client.restore(b"junk"),
+        lambda: server.masked(b"junk"),
+        lambda: SkellamMixture(4, 8, 1.0, 1.0, 5.0).encode(np.array([VALUE, np.nan, 0, 0.0]), round=0),
+    ]
+    with caplog.at_level(logging.DEBUG):
+        for attempt in attempts:
+            with pytest.raises(SkelmixError) as caught:
+                attempt()
+            told.append("".join(traceback.format_exception(caught.value)))
+    text = " ".join(told) + caplog.text
+    assert_absent(text, *secrets)
+    assert str(VALUE) not in text
+
+
+def test_sources_of_secrets_cannot_be_pickled():
+    for thing in (system_entropy(), ReproducibleEntropy(1), KeyPair(CHANNEL), Client(0, KeyPair(CHANNEL))):
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)
+
+
+def test_run_directories_hold_neither_vectors_nor_noise_nor_who_took_part(tmp_path):
+    """A planted value in one participant's data reaches neither ledger nor plan nor checkpoint, but through
+    the noisy model itself; and no file has a list of participants."""
+    planted = np.float32(0.7853982)
+    inputs = torch.zeros(CANARIES, CANARIES)
+    inputs[3, :8] = float(planted)
+    model = torch.nn.Linear(CANARIES, 1, bias=False)
+    trainer = Trainer(
+        model,
+        lambda out, target: (out[..., 0] * target).sum(),
+        Clients(inputs, torch.ones(CANARIES)),
+        canary_plan(),
+        torch.optim.SGD(model.parameters(), lr=1.0),
+        run_directory=tmp_path,
+        measure=False,
+    )
+    for _ in range(3):
+        trainer.step()
+    trainer.save()
+    trainer.close()
+    for path in tmp_path.iterdir():
+        data = path.read_bytes()
+        assert planted.tobytes() * 2 not in data
+        assert np.float64(planted).tobytes() not in data
+        assert b"0.785398" not in data
+    lines = (tmp_path / "ledger.jsonl").read_text().splitlines()
+    for line in lines[1:]:
+        assert set(re.findall(r'"(\w+)":', line)) == {"previous", "round"}
