@@ -69,7 +69,8 @@ def settings() -> tuple[Setting, ...]:
 
 def _grid() -> Iterator[Setting]:
     for bound in ("rdp", "gdp"):
-        for bits in (4, 6, 8, 12):
+        # at 4 bits the Gaussian certificate proves nothing for ε = 3
+        for bits in (4, 6, 8, 12) if bound == "rdp" else (6, 8, 12):
             for epsilon in (1.0, 3.0):
                 for dimension in (1, 16, 128):
                     yield Setting("smm", bound, bits, epsilon, dimension, 1)
