@@ -144,11 +144,13 @@ def error_against_bits() -> None:
     widths = (2, 3, 4, 5, 6, 7, 8, 10, 12)
     lines = [
         ("SMM, tight bound", "smm", "tight", BLUE, "o"),
-        ("DGM, tight bound", "dgm", "rdp", GREEN, "s"),
+        ("DGM, tight bound, SMM's scale", "dgm", "rdp", GREEN, "s"),
         ("SMM, paper's bound", "smm", "paper", ORANGE, "^"),
         ("Skellam", "skellam", "paper", PINK, "D"),
         ("DDG", "ddg", "paper", INK, "v"),
+        ("cpSGD", "cpsgd", "tight", "#999933", "x"),
     ]
+    scales: dict[int, float] = {}
     figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
     for label, mechanism, bound, colour, marker in lines:
         points = []
@@ -156,21 +158,24 @@ def error_against_bits() -> None:
             try:
                 chosen = plan(
                     PrivacyTarget(3.0, 1e-5), dimension=63_610, bits=bits, rounds=1_000,
-                    mechanism=mechanism, bound=bound, alignment=0.1, cohort=Cohort(240, 60_000),
+                    mechanism=mechanism, bound=bound, alignment=0.02, cohort=Cohort(240, 60_000),
+                    scale=scales.get(bits) if mechanism == "dgm" else None,
                 )  # fmt: skip
             except SkelmixError as error:
                 print(f"{label}, {bits} bits: {error}")
                 continue
+            scales.setdefault(bits, chosen.mechanism.scale)
             points.append((bits, chosen.predicted.mse / chosen.central_gaussian_mse))
             print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({chosen.report.bound})", flush=True)
-        axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=label)
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=label)
     axes.axhline(1, color=GREY, linewidth=0.9, linestyle="--")
     axes.text(widths[-1], 0.82, "central Gaussian, best accounting", ha="right", fontsize=10, color=GREY)
     axes.set(
         yscale="log",
         xlabel="bits a coordinate",
         ylabel="predicted error of the sum,\nover the central Gaussian's",
-        title="ε = 3, δ = 1e-5, d = 63,610, 240 of 60,000, 1,000 rounds, alignment 0.1",
+        title="ε = 3, δ = 1e-5, d = 63,610, 240 of 60,000, 1,000 rounds, alignment 0.02",
     )
     axes.title.set_fontsize(10)
     axes.set_xticks(widths)
