@@ -101,8 +101,8 @@ def test_everyone_in_every_round_has_nothing_to_amplify():
 
 
 def test_fixed_size_sampling_is_accounted_as_such():
-    fixed = paper_plan(cohort=sk.Cohort(240, 60_000, sampling="fixed"), scale=64.0, bound="rdp")
-    poisson = paper_plan(scale=64.0, bound="rdp")
+    fixed = paper_plan(cohort=sk.Cohort(240, 60_000, sampling="fixed"), scale=64.0, bound="rdp", bits=16)
+    poisson = paper_plan(scale=64.0, bound="rdp", bits=16)
     assert fixed.report.sampling == "fixed"
     assert fixed.mechanism.total_noise > poisson.mechanism.total_noise
 

@@ -17,7 +17,7 @@ from skelmix.accounting.report import PrivacyReport
 from skelmix.cohort import Cohort as Cohort
 from skelmix.cohort import PrivacyTarget as PrivacyTarget
 from skelmix.errors import InvalidInput, PrivacyUnattainable
-from skelmix.mechanisms import Mechanism
+from skelmix.mechanisms import Mechanism, Skellam
 from skelmix.validation import probability, whole
 
 #: share of δ that pays for the total variation between the mechanism and its Gaussian certificate
@@ -172,7 +172,7 @@ def least_noise(
                 f"epsilon = {target.epsilon:g}: Gaussian certificates are for at most "
                 f"{LARGEST_CERTIFIED:g}; use bound='rdp'"
             )
-        share = 0.0 if bound == "pld" else SLACK_SHARE
+        share = SLACK_SHARE if _has_slack(build(1.0), bound) else 0.0
         goal = gaussian_dp.largest_mu(
             target.epsilon, target.delta * (1 - share), rounds, cohort.sampling_probability
         )
@@ -196,10 +196,16 @@ def least_noise(
     start = build(1.0).noise_for_multiplier(multiplier)
     if bound in ("gdp", "flat", "pld") and (quick := _by_scaling(cost, goal, start)) is not None:
         return quick
+    most = start * (1.3 if bound == "flat" else 1e8)  # a flat certificate that needs much more is no gain
     try:
-        return calibration.least_noise(cost, goal, start * 1e-4, start * 1e8, guess=start, step=step)
+        return calibration.least_noise(cost, goal, start * 1e-4, most, guess=start, step=step)
     except PrivacyUnattainable as error:
         raise refusals[0] if refusals else error from None
+
+
+def _has_slack(mechanism: Mechanism, bound: str) -> bool:
+    """Whether its certificate leaves out some total variation: integers and the Gaussian do not."""
+    return bound in ("gdp", "flat") and not isinstance(mechanism, Skellam)
 
 
 def _by_scaling(cost: Callable[[float], float], goal: float, start: float) -> float | None:

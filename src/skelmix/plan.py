@@ -64,8 +64,8 @@ _KINDS: dict[str, type[Mechanism]] = {
     "gaussian": CentralGaussian,
 }
 _BOUNDS = {
-    "smm": ("flat", "rdp", "gdp", "paper"),
-    "dgm": ("flat", "rdp", "gdp", "paper"),
+    "smm": ("flat", "gdp", "rdp", "paper"),
+    "dgm": ("flat", "gdp", "rdp", "paper"),
     "skellam": ("gdp", "paper"),  # tight takes its Gaussian certificate
     "ddg": ("paper",),
     "cpsgd": ("composition",),
@@ -209,7 +209,7 @@ class Plan:
             stated = float(data["epsilon"])
         except SkelmixError:
             raise
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError, ArithmeticError, MemoryError) as error:
             raise InvalidInput(
                 f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew"
             ) from error

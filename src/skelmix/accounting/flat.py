@@ -52,7 +52,9 @@ _EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
 _MU_CELLS = 16
 _LARGEST_ETA = 0.5  # beyond, other bounds are better
 _MOST_VARIANCE = 4e5  # beyond, the cost of a certificate grows and its gain over gdp falls below 1 %
-_LEAST_FLAT = 0.25  # a coordinate may cost this much, in deviations of the noise
+_LEAST_FLAT = (
+    0.1  # a coordinate may reach this far, in deviations of the noise: beyond, gdp and rdp are better
+)
 
 
 @functools.lru_cache(maxsize=512)
