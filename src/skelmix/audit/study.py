@@ -23,7 +23,7 @@ DELTA = 1e-2
 ERROR = 1e-6
 
 _ALONE = Cohort(1, 1, sampling="none")
-_COORDINATES = 1 << 24
+_COORDINATES = 1 << 26
 _MOST_TRIALS = 400_000
 _LARGEST_SCALE = 64.0
 
@@ -76,7 +76,7 @@ def _grid() -> Iterator[Setting]:
                     yield Setting("smm", bound, bits, epsilon, dimension, 1)
     for bits in (6, 8, 10):
         for epsilon in (1.0, 3.0):
-            yield Setting("smm", "flat", bits, epsilon, 1024, 1)
+            yield Setting("smm", "flat", bits, epsilon, 4096, 1)
     others = (("smm", "paper"), ("dgm", "rdp"), ("dgm", "gdp"), ("dgm", "paper"))
     for mechanism, bound in (*others, ("skellam", "gdp"), ("skellam", "paper"), ("ddg", "paper")):
         for bits in (8, 12):

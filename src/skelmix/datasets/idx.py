@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from skelmix.errors import CorruptState
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-
+_MOST_DIMENSIONS = 8
 
 #: bytes that a file may hold once decompressed: several times the largest data set of the family
 LARGEST_PAYLOAD = 1 << 28
@@ -41,13 +41,14 @@ def read_payload(path: Path) -> bytes:
 
 def parse_idx(payload: bytes, *, source: str = "idx data") -> NDArray[Any]:
     """The array of an idx payload, native byte order, read-only. Any length that does not match the header is
-    refused."""
-    if len(payload) < 4 or payload[:2] != b"\0\0" or payload[2] not in _DTYPES or payload[3] == 0:
+    refused, and so are empty arrays and more than eight axes."""
+    known = len(payload) >= 4 and payload[:2] == b"\0\0" and payload[2] in _DTYPES
+    if not known or not 1 <= payload[3] <= _MOST_DIMENSIONS:
         raise CorruptState(f"{source} does not start with an idx header: it is another file, or damaged")
     dtype, dimensions = np.dtype(_DTYPES[payload[2]]), payload[3]
     start = 4 + 4 * dimensions
     shape = [int.from_bytes(payload[at : at + 4], "big") for at in range(4, min(start, len(payload)), 4)]
-    if len(payload) < start or len(payload) - start != prod(shape) * dtype.itemsize:
+    if len(payload) < start or 0 in shape or len(payload) - start != prod(shape) * dtype.itemsize:
         raise CorruptState(
             f"{source} holds {len(payload)} bytes, its header promises shape {shape}: fetch it again"
         )

@@ -78,6 +78,8 @@ class Mechanism(ABC):
         validation.whole(1, 2**28, dimension=self.dimension)
         validation.bits(self.bits)
         validation.positive(scale=self.scale, clip_norm=self.clip_norm, total_noise=self.total_noise)
+        if not 2.0**-60 <= self.total_noise <= 2.0**120:
+            raise InvalidInput(f"total_noise = {self.total_noise:g}: must be within 2^-60..2^120")
         validation.whole(1, shares=self.shares)
         if not 2.0**-60 <= self.radius <= 2.0**30:
             raise InvalidInput(
