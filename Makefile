@@ -33,6 +33,7 @@ bench: $(VENV)/.ready-dev
 	$(BIN)/skelmix bench encode
 	$(BIN)/skelmix bench secagg
 	$(BIN)/skelmix bench train
+	$(BIN)/skelmix bench flower
 
 docs: $(VENV)/.ready-docs
 	$(BIN)/mkdocs build --strict

@@ -1,7 +1,7 @@
 """A private histogram over many parties: 2,000 phones, one secret each, and nobody to trust with them.
 
-Each phone sends one vector with a single 1, coded into a few bits and masked; secure aggregation adds them up.
-What comes out is the count of each answer, with noise that hides any one phone.
+Each phone sends one vector with a single 1, coded into a few bits and masked; secure aggregation adds them
+up. What comes out is the count of each answer, with noise that hides any one phone.
 
     python examples/private_histogram.py [--parties 2000] [--answers 32] [--epsilon 1] [--plain]
 

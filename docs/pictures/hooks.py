@@ -34,8 +34,10 @@ def command_line() -> str:
     lines = [
         "# Command line",
         "",
-        "`--json` prints exactly one JSON object to stdout; logs and progress go to stderr. Exit codes: 0, or 2 after "
-        "one line that says what to change, or 1 where a command's own verdict is negative (`audit`). `--debug`, "
+        "`--json` prints exactly one JSON object to stdout; logs and progress go to stderr. Exit codes: "
+        "0, or 2 after "
+        "one line that says what to change, or 1 where a command's own verdict is negative (`audit`). "
+        "`--debug`, "
         "anywhere on the line, shows the traceback.",
         "",
     ]
@@ -52,7 +54,7 @@ def _command(name: str, command: Any, level: int) -> list[str]:
             lines += _command(f"{name} {sub}", inner, level + 1)
         return lines
     rows = [row for row in map(_option, command.params) if row]
-    return lines + ["| option | default | |", "|---|---|---|", *rows, ""] if rows else lines
+    return [*lines, "| option | default | |", "|---|---|---|", *rows, ""] if rows else lines
 
 
 def _option(option: Any) -> str:

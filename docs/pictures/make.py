@@ -126,10 +126,14 @@ def kappa() -> None:
     figure, axes = plt.subplots(figsize=(6.6, 4), layout="constrained")
     for place, order in enumerate(orders):
         quotient = found[:, place] / (order / (4 * np.array(rates)))
-        axes.plot(rates, quotient, marker="o", markersize=4, color=plt.cm.viridis(place / 5), label=f"α = {order}")
+        axes.plot(
+            rates, quotient, marker="o", markersize=4, color=plt.cm.viridis(place / 5), label=f"α = {order}"
+        )
     axes.axhline(1, color=GREY, linewidth=0.9, linestyle="--")
     axes.text(rates[-1], 0.955, "the Gaussian", ha="right", fontsize=10, color=GREY)
-    axes.set(xscale="log", xlabel="Λ, noise of the sum (variance 2Λ)", ylabel="κ over α/(4Λ)", ylim=(0.93, 2.2))
+    axes.set(
+        xscale="log", xlabel="Λ, noise of the sum (variance 2Λ)", ylabel="κ over α/(4Λ)", ylim=(0.93, 2.2)
+    )
     axes.set_xticks(rates, [f"{rate}" for rate in rates])
     axes.minorticks_off()
     axes.legend(frameon=False, title="order")
@@ -192,7 +196,11 @@ def accuracy_against_bits() -> None:
         print("accuracy_against_bits: no rows yet; run `skelmix reproduce figure2`")
         return
     with source.open() as file:
-        rows = [row for row in csv.DictReader(line for line in file if not line.startswith("#")) if row["accuracy"]]
+        rows = [
+            row
+            for row in csv.DictReader(line for line in file if not line.startswith("#"))
+            if row["accuracy"]
+        ]
     rows = [row for row in rows if float(row["epsilon"]) == 3 and int(float(row["batch"])) == 240]
     lines = [
         ("SMM, tight bound", "smm-auto", BLUE, "o"),

@@ -48,7 +48,8 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
-    """(command, lines of output that the page shows) of a console block; long commands may continue with \\."""
+    """(command, lines of output that the page shows) of a console block; long commands may continue with
+    \\."""
     found: list[tuple[str, list[str]]] = []
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith("$ "):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from idx_helper import idx_bytes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -1,4 +1,5 @@
-"""The report of a training run, opened in a browser: its plots are drawn, its numbers are those of the files."""
+"""The report of a training run, opened in a browser: its plots are drawn, its numbers are those of the
+files."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import re
 from html import unescape
 from pathlib import Path
 
-import browser_helper
 import numpy as np
 import pytest
+
+import browser_helper
 from idx_helper import idx_bytes
 
 PANELS = 6

@@ -15,8 +15,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import browser_helper
 import pytest
+
+import browser_helper
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,13 +29,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("mkdocs is not installed: pip install 'skelmix[docs]'")
     place = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(place)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         env={"NO_MKDOCS_2_WARNING": "1", "PATH": "/usr/bin:/bin"},
     )
-    assert built.returncode == 0, built.stderr
+    assert built.returncode == 0, built.stderr[-3000:]
     return place
 
 

@@ -14,6 +14,7 @@ BENCHMARKS = {
     "encode": "The participant's side (rotate, clip, round, noise, wrap) beside the same steps in NumPy.",
     "secagg": "Secure aggregation by phase, beside the bare keystream and Flower's primitives.",
     "train": "One round of training, split by step.",
+    "flower": "A secure round over Flower's messages, beside Flower's own SecAgg+.",
 }
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
@@ -44,5 +45,9 @@ def register(app: typer.Typer) -> None:
     @group.command(help=BENCHMARKS["train"])
     def train(as_json: Json = False) -> None:
         _run("train", as_json)
+
+    @group.command(help=BENCHMARKS["flower"])
+    def flower(as_json: Json = False) -> None:
+        _run("flower", as_json)
 
     app.add_typer(group, name="bench")

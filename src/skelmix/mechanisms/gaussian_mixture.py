@@ -28,7 +28,7 @@ class GaussianMixture(Mixture):
 
     Example:
 
-        >>> GaussianMixture(dimension=4, bits=12, scale=100.0, clip_norm=1.0, total_noise=50.0, shares=2).noise
+        >>> GaussianMixture(4, 12, scale=100.0, clip_norm=1.0, total_noise=50.0, shares=2).noise
         5.0
     """
 
