@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skelmix.accounting import closed_form, conversion, subsampling
@@ -19,6 +19,7 @@ def epsilon_after_training(curve):
     return conversion.epsilon(subsampling.poisson(curve, 240 / 60_000) * 1000, 1e-5)[0]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.floats(0.05, 50), st.floats(0.3, 3), st.floats(1e-6, 1e6))
 def test_it_ends_on_the_private_side_and_tight(target, power, unit):
     calls = []

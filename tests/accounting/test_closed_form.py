@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skelmix.accounting import closed_form, conversion, subsampling
@@ -23,6 +23,7 @@ def test_the_authors_own_number():
     assert account(closed_form.corollary_1(1428.0, 4096.0, linf)) == (epsilon, order)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.floats(1.0, 1e7), st.integers(2, 200))
 def test_the_largest_coordinate_is_allowed_at_all_lower_orders_and_one_more_is_not(total_noise, order):
     linf = closed_form.largest_linf(total_noise, order)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skelmix.accounting import conversion
@@ -54,6 +54,7 @@ def test_infinite_values_are_left_out_on_request():
     assert curve.at(4) == 2.0
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.floats(0, 20), min_size=1, max_size=60),
     st.sampled_from([1e-12, 1e-5, 1e-2, 0.5]),
@@ -65,6 +66,7 @@ def test_epsilon_equals_dp_accounting(values, delta):
     assert conversion.epsilon(curve, delta)[0] == pytest.approx(theirs, abs=1e-12)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.floats(0.01, 30), st.sampled_from([1e-9, 1e-5, 1e-3]))
 def test_delta_inverts_epsilon(scale, delta):
     curve = RdpCurve(DEFAULT_ORDERS, tuple(scale * a / 50 for a in DEFAULT_ORDERS))

@@ -6,7 +6,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -17,7 +17,7 @@ from skelmix.errors import InvalidInput
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 0.7, 1.0, 2.0, 10.0])
-@pytest.mark.parametrize("q", [0.004, 0.1, 0.5])
+@pytest.mark.parametrize("q", [0.004, 0.3])
 def test_poisson_sampled_gaussian_equals_dp_accounting(multiplier, q):
     accountant = RdpAccountant(orders=DEFAULT_ORDERS)
     accountant.compose(dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(multiplier)), 100)
@@ -104,6 +104,7 @@ def test_a_sampling_probability_out_of_range_is_refused(q):
         poisson(closed_form.gaussian(1.0, 1.0), q)
 
 
+@settings(deadline=None, max_examples=50)
 @given(q=st.floats(1e-6, 0.999), scale=st.floats(1e-6, 50))
 def test_sampling_less_never_costs_more(q, scale):
     curve = closed_form.gaussian(1 / scale, 1.0, range(2, 30))

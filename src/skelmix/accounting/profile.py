@@ -75,6 +75,10 @@ def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
     length = max(length, math.ceil(13 * math.sqrt(kind.v)) + 64)
     if kind.copies == 0:
         return _skellam(kind.v, length), _skellam_wiggle(kind.v, length)
+    if kind.copies == 1 or convolution_gap(kind.v / kind.copies, kind.copies) < 1e-13:
+        k = np.arange(length, dtype=np.longdouble)
+        return _normalised(-k * k / (2 * np.longdouble(kind.v))), np.full(length, 1e-12)
+    length = max(length, kind.copies // 2 + 2)  # half a period: then the steps seen are all there are
     masses, wiggle = _gaussian_sum(kind.v, kind.copies, length)
     return masses, np.full(length, wiggle)
 
@@ -127,13 +131,11 @@ def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
     both sides alike.
 
     ψ_{m+n}(k) = Σ_j exp(-(m+n)(j - km/(m+n))²/(2mnσ²)) ψ_m(j) ψ_n(k-j): non-negative terms, so relative
-    precision in every tail. Where σ² >= 6 (or n = 1) ψ is constant to 1e-24·n and not computed.
+    precision in every tail. Costs about n^1.5 operations: under a second for 10,000 copies, six for 100,000.
     """
     k = np.arange(length, dtype=np.longdouble)
     parabola = -k * k / (2 * np.longdouble(v))
     sigma2 = v / copies
-    if copies == 1 or sigma2 >= 6:
-        return _normalised(parabola), 0.0
     psi, done = np.ones(1), 1
     for bit in bin(copies)[3:]:
         psi, done = _convolve(psi, done, psi, done, sigma2, length), 2 * done
