@@ -155,6 +155,7 @@ def error_against_bits() -> None:
         ("cpSGD", "cpsgd", "tight", "#999933", "x"),
     ]
     scales: dict[int, float] = {}
+    silent: list[str] = []
     figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
     for label, mechanism, bound, colour, marker in lines:
         points = []
@@ -171,10 +172,14 @@ def error_against_bits() -> None:
             scales.setdefault(bits, chosen.mechanism.scale)
             points.append((bits, chosen.predicted.mse / chosen.central_gaussian_mse))
             print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({chosen.report.bound})", flush=True)
+        silent += [] if points else [label]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=label)
     axes.axhline(1, color=GREY, linewidth=0.9, linestyle="--")
-    axes.text(widths[-1], 0.82, "central Gaussian, best accounting", ha="right", fontsize=10, color=GREY)
+    axes.text(2, 0.94, "central Gaussian, best accounting", fontsize=10, color=GREY, va="top")
+    if silent:
+        told = f"{', '.join(silent)}: more bits than these"
+        axes.text(widths[-1], 2.6, told, fontsize=10, color=GREY, ha="right")
     axes.set(
         yscale="log",
         xlabel="bits a coordinate",
@@ -183,6 +188,9 @@ def error_against_bits() -> None:
     )
     axes.title.set_fontsize(10)
     axes.set_xticks(widths)
+    axes.set_ylim(0.85, 9)
+    axes.set_yticks((1, 1.5, 2, 3, 4, 6, 8), ("1", "1.5", "2", "3", "4", "6", "8"))
+    axes.minorticks_off()
     axes.legend(frameon=False)
     save(figure, "error_against_bits.png")
 
@@ -231,7 +239,7 @@ def accuracy_against_bits() -> None:
         xlabel="bits a coordinate",
         ylabel="test accuracy",
         title=f"MNIST, ε = 3, δ = 1e-5, {'/'.join(map(str, rounds)) or '1000'} rounds, "
-        f"{min(seeds)} to {max(seeds)} seeds a point ({source.name})",
+        f"{'-'.join(map(str, sorted({min(seeds), max(seeds)})))} seed(s) a point ({source.name})",
     )
     axes.title.set_fontsize(10)
     axes.xaxis.get_major_locator().set_params(integer=True)

@@ -33,7 +33,6 @@ PUBLIC = {
 }  # fmt: skip
 
 
-
 def _home(module: str, name: str) -> str:
     found = importlib.import_module(module)
     return getattr(found, name).__module__ if hasattr(found, "__path__") else module
