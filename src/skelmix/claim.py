@@ -26,6 +26,8 @@ SLACK_SHARE = 0.02
 #: ε above which privacy-loss distributions are not used: what a certificate leaves out costs e^ε
 LARGEST_CERTIFIED = 50.0
 
+_FEW_ORDERS = DEFAULT_ORDERS[:47]  # any set of orders gives a bound; more cost time and are rarely better
+
 
 def claim(
     mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delta: float, slack: float | None = None
@@ -89,7 +91,9 @@ def _epsilon(
             closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta), bound
         )
     if bound in ("paper", "rdp"):
-        epsilon, order = rdp_epsilon(_curve(mechanism), cohort, rounds, delta)
+        epsilon, order = rdp_epsilon(_curve(mechanism, _FEW_ORDERS), cohort, rounds, delta)
+        if order not in _FEW_ORDERS[:-1]:  # the best one may lie beyond
+            epsilon, order = rdp_epsilon(_curve(mechanism), cohort, rounds, delta)
         return _Epsilon(epsilon, bound, order=order or None)
     if slack is None:
         like = closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
@@ -110,10 +114,10 @@ def _sampling(cohort: Cohort) -> str:
     return "poisson" if cohort.expected == cohort.population else cohort.sampling
 
 
-def _curve(mechanism: Mechanism) -> RdpCurve:
+def _curve(mechanism: Mechanism, orders: tuple[int, ...] = DEFAULT_ORDERS) -> RdpCurve:
     """The Rényi curve of one round, empty where the bound does not reach."""
     try:
-        return mechanism.rdp(DEFAULT_ORDERS)
+        return mechanism.rdp(orders)
     except PrivacyUnattainable:
         return RdpCurve((), ())
 
@@ -122,7 +126,7 @@ def _unamplified(mechanism: Mechanism, best: _Epsilon, rounds: int, delta: float
     """ε of all rounds for one who knows that the participant took part in each of them."""
     if best.bound == "composition":
         return closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
-    curve = _curve(mechanism)
+    curve = _curve(mechanism, _FEW_ORDERS)
     renyi = conversion.epsilon(curve * rounds, delta)[0] if curve.orders else math.inf
     if best.certificate is None:
         return renyi
@@ -195,6 +199,15 @@ def least_noise(
         return None
     start = build(1.0).noise_for_multiplier(multiplier)
     if bound in ("gdp", "flat", "pld") and (quick := _by_scaling(cost, goal, start)) is not None:
+        used = build(quick).certificate(bound, slack).slack / slack
+        if share == 0 or used > 0.9:
+            return quick
+        # part of δ's share was not needed: take back that part, and check
+        full = gaussian_dp.largest_mu(target.epsilon, target.delta, rounds, cohort.sampling_probability)
+        less = _by_scaling(cost, goal + 0.98 * (1 - used) * (full - goal), quick)
+        if less is not None:
+            again = _epsilon(build(less), bound, cohort, rounds, target.delta, slack)
+            quick = less if again.epsilon <= target.epsilon else quick
         return quick
     most = start * (1.3 if bound == "flat" else 1e8)  # a flat certificate that needs much more is no gain
     try:
