@@ -14,7 +14,7 @@ from skelmix.datasets.idx import parse_idx, read_idx
 from skelmix.errors import CorruptState
 
 arrays = st.sampled_from(sorted(CODES)).flatmap(
-    lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=1, max_dims=3, max_side=5, min_side=0))
+    lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=1, max_dims=3, max_side=5, min_side=1))
 )
 
 
