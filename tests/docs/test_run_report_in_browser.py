@@ -47,9 +47,9 @@ def test_plots_are_drawn(run: Path) -> None:
     assert len(panels) == PANELS
     for place, panel in enumerate(panels):
         assert 'class="main-svg"' in panel, f"figure{place} is not drawn"
-        lines = re.findall(r'<path class="js-line"[^>]*\bd="(M[^"]+)"', panel)
-        assert lines, f"figure{place} has no line"
-        assert all(line.count("L") + line.count("H") + line.count("V") >= 1 for line in lines)
+        drawn = re.findall(r'<path class="js-line"[^>]*\bd="(M[^"]+)"', panel)
+        lines = [path for path in drawn if "L" in path]  # the samples in a legend are h30
+        assert len(lines) == (2 if place == PANELS - 1 else 1), f"figure{place} lacks a line"
 
 
 def test_numbers_are_those_of_the_files(run: Path) -> None:

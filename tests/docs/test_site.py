@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -104,7 +100,8 @@ async function look(page, width) {
   frame.style.cssText = `width:${width}px;height:900px;border:0`;
   const loaded = new Promise(done => frame.onload = done);
   frame.src = page; document.body.append(frame); await loaded;
-  const inner = frame.contentDocument, over = inner.documentElement.scrollWidth - frame.clientWidth;
+  const inner = frame.contentDocument, root = inner.documentElement;
+  const over = root.scrollWidth - root.clientWidth;
   const missing = [...inner.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src);
   const raw = [...inner.querySelectorAll(".katex-error")].map(one => one.textContent);
   found.push({page, width, over, missing, raw, formulas: inner.querySelectorAll(".katex").length});
@@ -112,33 +109,16 @@ async function look(page, width) {
 }
 (async () => {
   for (const page of pages) for (const width of widths) await look(page, width);
-  const out = document.createElement("pre"); out.id = "found"; out.textContent = JSON.stringify(found);
-  document.body.append(out);
+  await fetch("/found", {method: "POST", body: JSON.stringify(found)});
 })();
 </script></body>"""
 
 
-@pytest.fixture
-def served(site: Path) -> Iterator[str]:
-    handler = partial(_Quiet, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-def test_no_page_is_wider_than_a_screen(site: Path, served: str, pages: dict[Path, _Page]) -> None:
+def test_no_page_is_wider_than_a_screen(site: Path, pages: dict[Path, _Page]) -> None:
     """At the width of a desk and of a phone: no sideways scrolling, no missing picture, no broken formula."""
     names = [str(path.relative_to(site)) for path in pages if path.name != "404.html"]
     (site / "measure.html").write_text(MEASURE % json.dumps(names), encoding="utf-8")
-    dom = browser_helper.dom(f"{served}/measure.html", seconds=60)
-    found = json.loads(re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1])  # type: ignore[index]
+    found = json.loads(browser_helper.answer(site, "measure.html"))
     assert len(found) == 2 * len(names)
     assert [row for row in found if row["over"] > 0 or row["missing"] or row["raw"]] == []
     proofs = [row["formulas"] for row in found if row["page"] == "explanation/tight-bound.html"]
