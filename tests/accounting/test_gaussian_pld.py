@@ -15,7 +15,6 @@ from skelmix.accounting.gaussian_dp import (
     gaussian_pld_epsilon,
     gdp_certificate,
     largest_mu,
-    least_noise_for_mu,
     pld_delta,
     pld_epsilon,
 )
@@ -87,17 +86,6 @@ def test_unequal_rounds_compose():
 def test_too_little_noise_is_infinite_not_slow():
     assert gaussian_pld_epsilon(1e-3, 0.5, 1000, 1e-5) == math.inf
     assert composed_delta([(gaussian_certificate(1e-3), 0.5, 10)], epsilon=1.0) == 1.0
-
-
-def test_least_noise_is_the_least():
-    mu, scale = 1.5, 64.0
-
-    def certificate(noise):
-        return gdp_certificate(Skellam(noise), scale, 65_536, 1e-9)
-
-    noise = least_noise_for_mu(mu, certificate, guess=100.0)
-    assert certificate(noise).mu <= mu < certificate(noise * (1 - 3e-5)).mu
-    assert least_noise_for_mu(mu, certificate, guess=1e5) == pytest.approx(noise, rel=3e-5)
 
 
 def test_fixed_size_sampling_is_refused_with_a_remedy():

@@ -12,7 +12,6 @@ from skelmix.accounting.pld import (
     composed_epsilon,
     gaussian_pld_epsilon,
     largest_mu,
-    least_noise_for_mu,
     pld_delta,
     pld_epsilon,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "gdp_certificate",
     "integer_gdp_certificate",
     "largest_mu",
-    "least_noise_for_mu",
     "pld_delta",
     "pld_epsilon",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 
 import click
 import typer
@@ -46,8 +45,7 @@ def _options(
 
 
 for _name in COMMANDS:
-    if find_spec(f"skelmix.cli.{_name}"):
-        import_module(f"skelmix.cli.{_name}").register(app)
+    import_module(f"skelmix.cli.{_name}").register(app)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skelmix.cli import options as opt
-from skelmix.cli.console import emit, err, out
+from skelmix.cli.console import emit, err
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,6 +105,3 @@ def _comparison(rows: list[dict[str, Any]]) -> Table:
             f"{predicted['wrap_probability']:.2g}",
         )
     return table
-
-
-__all__ = ["out", "register"]
