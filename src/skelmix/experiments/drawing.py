@@ -32,7 +32,7 @@ LINES = {
     "smm-auto": Line("SMM, tight bound, planner's γ", "#E69F00", "*"),
     "smm-paper": Line("SMM, paper's bound", "#0072B2", "s"),
     "dgm-paper": Line("DGM, paper's bound", "#56B4E9", "D"),
-    "dgm-paper-integer": Line("DGM, paper's bound, integer σ", "#009E73", "v"),
+    "dgm-paper-integer": Line("DGM, paper's bound, integer σ", "#8B4513", "v"),
     "dgm-tight": Line("DGM, tight bound", "#882255", "<"),
     "skellam": Line("Skellam", "#009E73", "^"),
     "ddg": Line("DDG", "#CC79A7", "x", "--"),
