@@ -45,7 +45,7 @@ clean:
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "skelmix needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "could not make .venv: install your system's python3-venv"; exit 1; }
 
 $(VENV)/.ready-train: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(INSTALL) -e ".[torch,plot]"

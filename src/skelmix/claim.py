@@ -17,7 +17,7 @@ from skelmix.accounting.report import PrivacyReport
 from skelmix.cohort import Cohort as Cohort
 from skelmix.cohort import PrivacyTarget as PrivacyTarget
 from skelmix.errors import InvalidInput, PrivacyUnattainable
-from skelmix.mechanisms import Mechanism, Skellam
+from skelmix.mechanisms import CentralGaussian, Mechanism, Skellam
 from skelmix.validation import probability, whole
 
 #: share of δ that pays for the total variation between the mechanism and its Gaussian certificate
@@ -45,7 +45,7 @@ def claim(
             f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; "
             "take one of them or 'tight'"
         )
-    names = usable_bounds(allowed, cohort) if bound == "tight" else (bound,)
+    names = usable_bounds(allowed, cohort, delta) if bound == "tight" else (bound,)
     claims = [_epsilon(mechanism, name, cohort, rounds, delta, slack) for name in names]
     best = min(claims, key=lambda one: one.epsilon)
     return PrivacyReport(
@@ -64,9 +64,12 @@ def claim(
     )
 
 
-def usable_bounds(names: tuple[str, ...], cohort: Cohort) -> tuple[str, ...]:
-    """Those of the bounds that have a theorem for the way this cohort is drawn."""
-    if cohort.sampling != "fixed" or cohort.expected == cohort.population:
+def usable_bounds(names: tuple[str, ...], cohort: Cohort, delta: float) -> tuple[str, ...]:
+    """Those of the bounds that have a theorem for how this cohort is drawn, and numbers good enough for δ.
+
+    The Fourier transforms behind privacy-loss distributions of sampled rounds are trusted down to δ = 1e-9.
+    """
+    if cohort.expected == cohort.population or (cohort.sampling == "poisson" and delta >= 1e-9):
         return names
     return tuple(name for name in names if name not in ("gdp", "flat", "pld"))
 
@@ -124,6 +127,8 @@ def _curve(mechanism: Mechanism, orders: tuple[int, ...] = DEFAULT_ORDERS) -> Rd
 
 def _unamplified(mechanism: Mechanism, best: _Epsilon, rounds: int, delta: float) -> float:
     """ε of all rounds for one who knows that the participant took part in each of them."""
+    if isinstance(mechanism, CentralGaussian):
+        return math.inf  # it sees the vectors themselves
     if best.bound == "composition":
         return closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
     curve = _curve(mechanism, _FEW_ORDERS)

@@ -105,6 +105,12 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What a user should know before running this plan."""
         told = []
+        if isinstance(self.mechanism, CentralGaussian):
+            told.append(
+                "NOT DISTRIBUTED: a trusted aggregator sees every vector and adds the noise, in floating "
+                "point; "
+                "a reference to compare with"
+            )
         if self.predicted.wrap_probability > WRAP_WARNING:
             told.append(
                 f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around "
@@ -213,7 +219,7 @@ class Plan:
             raise InvalidInput(
                 f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew"
             ) from error
-        if not found.report.epsilon <= stated * (1 + 1e-6):
+        if not found.report.epsilon <= min(stated, found.target.epsilon) * (1 + 1e-6):
             raise InvalidInput(
                 f"the plan states ε = {stated:.6g}, but its mechanism gives {found.report.epsilon:.6g}: "
                 "do not use it, make it anew"
@@ -257,7 +263,7 @@ def plan(
     name = mechanism or "smm"
     _check(name, bound, dimension, clip_norm, bits, rounds, scale, alignment)
     central = _central_multiplier(target.epsilon, target.delta, cohort, rounds, bound in ("rdp", "paper"))
-    names = _bounds(name, bound, cohort)
+    names = _bounds(name, bound, cohort, target.delta)
     common = _Settings(
         name, dimension, clip_norm, bits, cohort, rounds, target, alignment, system_entropy().bytes(32)
     )
@@ -318,7 +324,7 @@ def account(
     shares = cohort.shares(cohort.expected)
     each = noise if mechanism in ("smm", "skellam", "cpsgd") else noise**2
     total = each if mechanism == "gaussian" else each * shares
-    one = _bounds(mechanism, bound, cohort)[0]
+    one = _bounds(mechanism, bound, cohort, delta)[0]
     common = _Settings(
         mechanism,
         dimension,
@@ -385,13 +391,13 @@ def _check(
         )
 
 
-def _bounds(name: str, bound: str, cohort: Cohort) -> tuple[str, ...]:
+def _bounds(name: str, bound: str, cohort: Cohort, delta: float) -> tuple[str, ...]:
     """The bounds to try, the likely best first. A baseline has the literature's own under any such name."""
     known = _BOUNDS[name]
     if bound == "tight":
         # the paper's own bound goes with the paper's own clip: not a rival of the others
         certified = tuple(one for one in known if one != "paper" or name not in ("smm", "dgm"))
-        return usable_bounds(certified, cohort)
+        return usable_bounds(certified, cohort, delta)
     if bound in known:
         return (bound,)
     if bound in ("paper", "rdp"):
@@ -458,6 +464,11 @@ def _finish(
 ) -> Plan:
     """The plan around a finished mechanism: its claim, proved here, and its predicted error."""
     validation.non_negative(slack=slack)
+    shares = 1 if isinstance(mechanism, CentralGaussian) else cohort.shares(cohort.expected)
+    if mechanism.shares != shares:
+        raise InvalidInput(
+            f"shares = {mechanism.shares}: the cohort has {shares} noise shares; make the plan anew"
+        )
     report = claim(
         mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta, slack=slack or None
     )

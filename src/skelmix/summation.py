@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ class PrivateSum:
     report: PrivacyReport
     predicted: PredictedError
     true_mse: float | None = None
-    kept_length: float | None = None
 
 
 class _Watched:
@@ -64,9 +62,10 @@ def private_sum(
 ) -> PrivateSum:
     """The sum of the participants' vectors, released once under the plan.
 
-    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, and
-    memory does not grow with its length. secure: add through the real protocol of secure aggregation, in
-    this process; otherwise by the plain modular sum, which gives the same number. measure: also return the
+    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, row
+    by row. secure: add through the real protocol of secure aggregation, in this process, which keeps some 20
+    kB of keys and shares a participant, whatever d; otherwise by the plain modular sum, whose memory does not
+    grow with the participants and which gives the same number. measure: also return the
     true error (for synthetic data: it is computed from the private vectors).
 
     Each call spends one round of the plan. Fewer vectors than the plan's cohort count as dropouts: below
@@ -88,21 +87,26 @@ def private_sum(
     watched = _Watched(vectors, plan, measure)
     shares = cohort.shares(cohort.expected)
     threshold = cohort.min_survivors(cohort.expected)
-    first = list(islice(watched, 1))
-    if not first:
-        raise InvalidInput("vectors is empty: at least one participant is needed")
-    blocks = chain(first, watched)
+    if secure and not isinstance(mechanism, IntegerMechanism):
+        raise InvalidInput(
+            f"secure = True: {mechanism.name} is not distributed, its aggregator sees every vector; "
+            "pass secure=False (--no-secure) to use it as a reference"
+        )
     if secure and isinstance(mechanism, IntegerMechanism):
         from skelmix.secagg.in_memory import secure_sum
 
         encoded = (
-            row for block in blocks for row in _rows(mechanism.encode(block, round=round, shares=shares))
+            row for block in watched for row in _rows(mechanism.encode(block, round=round, shares=shares))
         )
         total = secure_sum(
-            encoded, modulus=mechanism.modulus, threshold=threshold, participants=cohort.expected
+            encoded,
+            modulus=mechanism.modulus,
+            threshold=threshold,
+            participants=cohort.expected,
+            colluding=cohort.colluding,
         )
     else:
-        total = mechanism.encode_sum(blocks, round=round, shares=shares)
+        total = mechanism.encode_sum(iter(watched), round=round, shares=shares)
     if watched.count < threshold:
         raise RoundFailed(
             f"{watched.count} of {cohort.expected} participants: at least {threshold} are needed for the "
@@ -110,11 +114,15 @@ def private_sum(
             "nothing was released. Raise the plan's dropout_tolerance or bring more participants"
         )
     estimate = mechanism.decode(total, round=round)
-    true_mse, kept = None, None
-    if watched.total is not None:
-        true_mse = float(np.mean((estimate - watched.total) ** 2))
-        kept = float(estimate @ watched.total / (watched.total @ watched.total))
-    return PrivateSum(estimate, watched.count, plan.report, plan.predicted, true_mse, kept)
+    true_mse = None if watched.total is None else float(np.mean((estimate - watched.total) ** 2))
+    return PrivateSum(estimate, watched.count, _unsampled(plan.report), plan.predicted, true_mse)
+
+
+def _unsampled(report: PrivacyReport) -> PrivacyReport:
+    """What holds here: whoever calls knows whose vectors went in, so nothing is gained by sampling."""
+    if report.sampling_probability == 1:
+        return report
+    return replace(report, epsilon=report.epsilon_aggregator, sampling="none", sampling_probability=1.0)
 
 
 def _rows(block: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -24,7 +24,10 @@ def _fail(name: str, value: object, need: str, remedy: str = "") -> InvalidInput
 def _real(name: str, value: Any, need: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _fail(name, value, need, f"got {type(value).__name__}, pass a number")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _fail(name, "a number of over 300 digits", need) from None
     if not math.isfinite(number):
         raise _fail(name, value, need, "NaN and infinity are not accepted")
     return number

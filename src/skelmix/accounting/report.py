@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,8 +70,8 @@ class PrivacyReport:
         told = [f"Neighbours: {self.neighbours}; unit of privacy: {self.unit}."]
         if self.min_survivors > 1:
             told.append(
-                f"The sum opens only with at least {self.min_survivors} participants of an expected cohort: "
-                "secure aggregation's threshold, at most that many noise shares missing."
+                f"Secure aggregation adds up, and opens a sum only with at least {self.min_survivors} of an "
+                "expected cohort: with that many noise shares the promised noise is complete."
             )
         if self.colluding:
             told.append(f"Up to {self.colluding} participants may give their own noise to the adversary.")
@@ -79,10 +80,11 @@ class PrivacyReport:
         else:
             told.append(
                 f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, "
-                "secret from those whom "
-                "ε is claimed against; dropouts do not depend on who was sampled. The aggregator knows "
-                "who took part: "
-                "see its own ε."
+                "secret "
+                "from those whom ε is claimed against. Dropouts do not depend on who was sampled, and "
+                "the level "
+                "of the summed noise is taken as the same with and without the participant (exact without "
+                "dropout tolerance and colluders). The aggregator knows who took part: see its own ε."
             )
         if self.reproducible:
             told.append("NOT PRIVATE: this run used reproducible randomness.")
@@ -92,14 +94,22 @@ class PrivacyReport:
         """The claim in plain words."""
         how = _BOUNDS[self.bound] + (f", order {self.order}" if self.order else "")
         lines = [
-            f"({self.epsilon:.4g}, {self.delta:g})-differential privacy over {self.rounds:,} round(s)",
+            f"({_up(self.epsilon)}, {self.delta:g})-differential privacy over {self.rounds:,} round(s)",
             f"  proved by             {self.bound}: {how}",
         ]
         if self.mu is not None:
             extra = f" up to total variation {self.slack:.2g}" if self.slack else ""
-            lines.append(f"  one round             {self.mu:.5g}-GDP{extra}, before sampling")
+            lines.append(f"  one round             {_up(self.mu)}-GDP{extra}, before sampling")
         lines.append(
-            f"  against the aggregator ε = {self.epsilon_aggregator:.4g} (no amplification, all rounds)"
+            f"  against the aggregator ε = {_up(self.epsilon_aggregator)} (no amplification, all rounds)"
         )
         lines += [f"  - {line}" for line in self.assumptions]
         return "\n".join(lines)
+
+
+def _up(value: float) -> str:
+    """Four digits, rounded up: what is printed is never stronger than what was proved."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    digits = 3 - math.floor(math.log10(abs(value)))
+    return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:.6g}"

@@ -7,12 +7,12 @@ the whole study.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from skelmix.audit.release import audit_release
 from skelmix.claim import Cohort, claim
-from skelmix.mechanisms import FlatClip, L2Clip, MixtureClip
+from skelmix.mechanisms import FlatClip, GaussianMixture, L2Clip, MixtureClip, SkellamMixture
 from skelmix.mechanisms.base import Mechanism
 from skelmix.mechanisms.registry import MECHANISMS
 
@@ -59,7 +59,17 @@ class Setting:
         kind = MECHANISMS[self.mechanism]
         noise = kind(**fields).noise_for_multiplier(multiplier)
         factor = 4.0 if self.mechanism == "cpsgd" else 1.0  # its bound says nothing about less
-        return kind(**(fields | {"total_noise": noise * factor}))
+        built = kind(**(fields | {"total_noise": noise * factor}))
+        return _widened(built) if self.bound == "paper" else built
+
+
+def _widened(mechanism: Mechanism) -> Mechanism:
+    """The paper's clip with the largest Δ∞ that its theorem allows at the order of the claim, as a plan has
+    it: in few coordinates Δ∞ = 1 would let through next to nothing, and there would be nothing to attack."""
+    if not isinstance(mechanism, SkellamMixture | GaussianMixture):
+        return mechanism
+    order = claim(mechanism, bound="paper", cohort=_ALONE, rounds=1, delta=DELTA).order
+    return replace(mechanism, clip=MixtureClip(linf=mechanism.largest_linf(order or 2)))
 
 
 def settings() -> tuple[Setting, ...]:

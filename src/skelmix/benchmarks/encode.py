@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
 from skelmix.encoding.rotation import rotation_signs
 from skelmix.encoding.threads import at_most
@@ -81,8 +82,8 @@ def plain_numpy(
     return np.mod(noisy, 1 << BITS).astype(np.uint8)
 
 
-def table(result: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Rows (what, value, note) for a person."""
+def table(result: dict[str, Any]) -> Table:
+    """The result for a person."""
     micro = 1e6
     rows = [
         ("plain NumPy, one vector", f"{result['numpy_seconds_per_vector'] * micro:,.0f} µs", ""),
@@ -118,7 +119,10 @@ def table(result: dict[str, Any]) -> list[tuple[str, str, str]]:
                 "peak of what it allocates, vectors from an iterator",
             )
         )
-    return rows
+    grid = Table("step", "time or size", "note", title="The participant's side")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
 
 
 def _mechanism(dimension: int, participants: int) -> SkellamMixture:

@@ -60,7 +60,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         _say("interrupted")
         raise SystemExit(130) from None
     except click.ClickException as error:
-        error.show()
+        if debug:
+            raise
+        _say(" ".join(error.format_message().split()))
         raise SystemExit(2) from None
     except (SkelmixError, OSError) as error:
         if debug:

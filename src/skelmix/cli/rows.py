@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,16 +33,15 @@ class RowFile:
             yield row
 
 
-def open_rows(path: Path) -> RowFile:
+def open_rows(path: Path, *, header: bool = False) -> RowFile:
     """Check every row of a .npy, .csv or .parquet file.
 
     A row with NaN, infinity, text or another width than the first raises `InvalidInput` that lists the
-    lines; so does an empty file. The first line of a CSV is taken as a header when none of its cells is a
-    number.
+    lines; so does an empty file. header: the first line of a CSV names the columns.
     """
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file")
-    skip = int(path.suffix == ".csv" and _has_header(path))
+    skip = int(header and path.suffix == ".csv")
     bad: list[str] = []
     rows, width, wrong = 0, -1, 0
     for line, row in _read(path, skip):
@@ -80,29 +80,16 @@ def _read(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
 
 
 def _read_csv(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line, text in enumerate(file, start=1):
-            if line <= skip or not text.strip():
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        cells = csv.reader(file)
+        for row in cells:
+            if cells.line_num <= skip:
                 continue
-            cells = text.rstrip("\r\n").split(",")
             try:
-                yield line, np.array(cells, dtype=np.float64)
+                yield cells.line_num, np.array(row, dtype=np.float64) if row else "empty"
             except ValueError:
-                yield line, "text where a number is needed"
-
-
-def _has_header(path: Path) -> bool:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline().strip()
-    return bool(first) and not any(_is_number(cell) for cell in first.split(","))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+                hint = " (column names? use --header)" if cells.line_num == 1 else ""
+                yield cells.line_num, f"text where a number is needed{hint}"
 
 
 def _read_npy(path: Path) -> Iterator[tuple[int, Row | str]]:

@@ -45,14 +45,29 @@ def register(app: typer.Typer) -> None:
         ] = True,
         epsilon: opt.Epsilon = 3.0,
         delta: opt.Delta = 1e-5,
-        clip_norm: opt.ClipNorm = 1.0,
+        clip_norm: Annotated[
+            float | None,
+            typer.Option(
+                help="L2 norm that rows are clipped to; default: 1, or --radius.", rich_help_panel="Vector"
+            ),
+        ] = None,
         bits: opt.Bits = 16,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
         scale: opt.Scale = None,
         dropout_tolerance: opt.DropoutTolerance = 0.0,
         colluding: opt.Colluding = 0,
-        alignment: opt.Alignment = 1.0,
+        alignment: Annotated[
+            float | None,
+            typer.Option(
+                help="Mean cosine between rows, 0..1; default: 1 (safe), or 0 for synthetic vectors.",
+                rich_help_panel="Vector",
+            ),
+        ] = None,
+        header: Annotated[
+            bool,
+            typer.Option("--header", help="Line 1 of the CSV names the columns.", rich_help_panel="Data"),
+        ] = False,
         as_json: opt.Json = False,
     ) -> None:
         """Release one private sum: every row is clipped to --clip-norm, coded, noised and added.
@@ -67,10 +82,14 @@ def register(app: typer.Typer) -> None:
             raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
         data: Iterable[Any]
         if input is not None:
-            rows = open_rows(input)
+            rows = open_rows(input, header=header)
             data, participants, dimension = rows, rows.rows, rows.width
         else:
             data = _sphere(participants, dimension, radius)
+        if clip_norm is None:
+            clip_norm = 1.0 if input is not None else radius
+        if alignment is None:
+            alignment = 1.0 if input is not None else 0.0
         start = time.perf_counter()
         chosen = opt.build_plan(
             epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,

@@ -29,7 +29,7 @@ from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradien
 from skelmix.federated.ledger import Ledger, RunLock, storing, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
 from skelmix.mechanisms import EncodeStats
-from skelmix.noise.entropy import Entropy, ReproducibleEntropy, system_entropy
+from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.validation import fraction, one_of, whole
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Trainer:
         self.evaluate, self.evaluate_every, self.measure = evaluate, evaluate_every, measure
         self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
         self.seconds, self.history = Seconds(), list[Record]()
-        self.private = not isinstance(entropy, ReproducibleEntropy)
+        self.private = entropy is None or isinstance(entropy, SystemEntropy)
         self._entropy = entropy or system_entropy()
         self._root = self._entropy.bytes(32)
         self._lock: RunLock | None = None

@@ -55,7 +55,7 @@ class Binomial(ConditionallyRounded):
 
         self._noisy()
         return binomial(
-            self.trials() * self.shares,
+            self.total_noise,  # what any cohort adds at least, however its shares are rounded up
             0.5,
             self.l2_sensitivity,
             self.l1_sensitivity,

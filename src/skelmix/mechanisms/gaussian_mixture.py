@@ -35,7 +35,9 @@ class GaussianMixture(Mixture):
     name: ClassVar[str] = "dgm"
 
     def participant_law(self, shares: int | None = None) -> DiscreteGaussian | None:
-        share = Fraction(self.total_noise) / self._shares(shares)
+        # never a smaller share than was accounted for: a larger cohort adds whole copies more, which is
+        # post-processing, while sums of more and narrower discrete Gaussians would hide less
+        share = Fraction(self.total_noise) / min(self._shares(shares), self.shares)
         return DiscreteGaussian(share) if share else None
 
     @property

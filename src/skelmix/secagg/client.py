@@ -102,6 +102,7 @@ class Client:
 
         `accept` sees the decoded request and raises (say `PolicyViolation`) when the participant does not
         want such a round: dimension, bits, threshold, threat model, round number. Nothing is drawn by then.
+        Without it threshold and colluders are the server's word: against a malicious server, check them.
         """
         self._expect(Phase.SHARE)
         limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)

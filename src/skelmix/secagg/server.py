@@ -275,8 +275,8 @@ class Server:
         if count < self.settings.threshold:
             self.phase = Phase.FAILED
             raise RoundFailed(
-                f"{count} participants {did}, the threshold is {self.settings.threshold}: no sum is opened "
-                "and nothing was revealed; wait for more participants or plan for more dropouts"
+                f"{count} participants {did}, the threshold is {self.settings.threshold}: no sum is opened. "
+                "Count the round as spent; wait for more participants or plan for more dropouts"
             )
 
     def _receive(

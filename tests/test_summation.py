@@ -1,0 +1,66 @@
+"""A private sum: the same by protocol and by plain addition, and nothing released when it must not be."""
+
+import numpy as np
+import pytest
+
+import skelmix as sk
+from skelmix.errors import InvalidInput, RoundFailed
+
+
+def plan_for(n, d=16, **cohort):
+    return sk.plan(
+        sk.PrivacyTarget(50.0, 1e-5),
+        dimension=d,
+        bits=20,
+        bound="gdp",
+        cohort=sk.Cohort(n, n, sampling="none", **cohort),
+    )
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("make", [np.asarray, list, iter], ids=["array", "list", "iterator"])
+def test_the_estimate_is_the_sum_within_its_noise(secure, make):
+    x = np.random.default_rng(1).random((12, 16)) / 8
+    plan = plan_for(12)
+    result = sk.private_sum(make(x), plan, secure, measure=True)
+    assert result.participants == 12
+    assert np.abs(result.estimate - x.sum(axis=0)).max() < 7 * plan.predicted.mse**0.5
+    assert result.true_mse == pytest.approx(np.mean((result.estimate - x.sum(axis=0)) ** 2))
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_too_few_release_nothing_and_tolerated_dropouts_do(secure):
+    x = np.full((12, 16), 0.1)
+    plan = plan_for(12, dropout_tolerance=0.2, colluding=2)
+    assert sk.private_sum(x[:10], plan, secure).participants == 10
+    with pytest.raises(RoundFailed):
+        sk.private_sum(x[:9], plan, secure)
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize(
+    "bad", [np.zeros((13, 16)), np.zeros((12, 15)), np.full((12, 16), np.nan), np.zeros((0, 16))]
+)
+def test_bad_vectors_release_nothing(secure, bad):
+    with pytest.raises(InvalidInput):
+        sk.private_sum(bad, plan_for(12), secure)
+
+
+def test_a_trusted_aggregator_is_not_called_secure():
+    plan = sk.plan(
+        sk.PrivacyTarget(1.0, 1e-5),
+        dimension=4,
+        cohort=sk.Cohort(3, 3, sampling="none"),
+        mechanism="gaussian",
+    )
+    assert plan.report.epsilon_aggregator == float("inf")
+    with pytest.raises(InvalidInput, match="not distributed"):
+        sk.private_sum(np.zeros((3, 4)), plan)
+
+
+def test_a_single_sum_claims_no_amplification():
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="gdp", cohort=sk.Cohort(12, 1200), rounds=3
+    )
+    report = sk.private_sum(np.full((12, 16), 0.1), plan, secure=False).report
+    assert report.epsilon == plan.report.epsilon_aggregator > plan.report.epsilon
