@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "console", "sh", "bash", "shell")
 FENCE = re.compile(r"^( *)```\s*([\w-]*)[^\n]*\n(.*?)^\1```\s*$", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!--\s*not run:(.*?)-->\s*$", re.DOTALL)
-NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 MNIST = re.compile(r"^skelmix train\b(?!.*--dataset)")
 
 
@@ -135,6 +135,8 @@ def test_a_mark_stands_before_a_block() -> None:
 
 def test_the_comparison_of_outputs_can_fail() -> None:
     printed = ["error 0.5 in all", "noise 10", "end"]
+    assert alike("(2.999, 1e-05) of 1,000", "(3, 1e-05) of 1,000", numbers=True)
+    assert not alike("(2.999, 1e-05) of 1,000", "(3, 1e-05) of 2,000", numbers=True)
     assert same(["error 0.503 in all", "...", "end"], printed, numbers=True)
     assert not same(["error 0.52 in all", "...", "end"], printed, numbers=True)
     assert same(["error 0.52 in all", "...", "end"], printed, numbers=False)
