@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class Decoder:
 
 
 def _file(suffix: str, reader: Callable[[Path], object], data: bytes) -> object:
-    path = SCRATCH / f"skelmix-fuzz-{id(reader)}{suffix}"
+    path = SCRATCH / f"skelmix-fuzz-{os.getpid()}-{id(reader)}{suffix}"
     path.write_bytes(data)
     try:
         return reader(path)
@@ -89,7 +90,7 @@ EXAMPLES = _examples()
 
 
 def _ledger_text(rounds: int) -> bytes:
-    path = SCRATCH / "skelmix-fuzz-example-ledger"
+    path = SCRATCH / f"skelmix-fuzz-{os.getpid()}-example"
     path.unlink(missing_ok=True)
     ledger = Ledger(path, plan_digest="a" * 64, budget=4)
     for number in range(rounds):
@@ -202,7 +203,7 @@ DECODERS = {
         Decoder(
             "csv",
             partial(_file, ".csv", open_rows),
-            (b"a,b\n1,2\n3.5,-4e3\n", b"1\n2\n\n3\n"),
+            (b"1,2\n3.5,-4e3\n", b"1\n2\n3\n", b'"1",2\r\n3,"4"\r\n'),
             (InvalidInput,),
         ),
         Decoder(

@@ -99,6 +99,12 @@ def test_a_numpy_header_cannot_ask_for_memory(tmp_path):
         open_rows(path)
 
 
+def test_a_cell_without_end_is_refused(tmp_path):
+    (tmp_path / "long.csv").write_bytes(b"1,2\n" + b"3" * 1_000_000 + b",4\n")
+    with pytest.raises(InvalidInput):
+        open_rows(tmp_path / "long.csv")
+
+
 def test_an_array_of_python_objects_is_not_unpickled(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([[{}]]), allow_pickle=True)
     with pytest.raises(InvalidInput):

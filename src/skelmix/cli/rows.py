@@ -82,7 +82,7 @@ def _read(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
 def _read_csv(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         cells = csv.reader(file)
-        for row in cells:
+        for row in _readable(cells, path):
             if cells.line_num <= skip:
                 continue
             try:
@@ -90,6 +90,13 @@ def _read_csv(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
             except ValueError:
                 hint = " (column names? use --header)" if cells.line_num == 1 else ""
                 yield cells.line_num, f"text where a number is needed{hint}"
+
+
+def _readable(cells: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
+    try:
+        yield from cells
+    except csv.Error as error:
+        raise InvalidInput(f"{path}: not a table of numbers ({error}); nothing was released") from error
 
 
 def _read_npy(path: Path) -> Iterator[tuple[int, Row | str]]:
