@@ -6,6 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: train test bench docs clean
 .DEFAULT_GOAL := help

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from skelmix.mechanisms.clips import MixtureClip
-from skelmix.mechanisms.mixture import Mixture, chi_square
+from skelmix.mechanisms.mixture import Mixture
 from skelmix.noise.laws import DiscreteGaussian
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ class GaussianMixture(Mixture):
         return math.sqrt(float(self.total_noise) / self.shares)
 
     def noise_for_multiplier(self, multiplier: float) -> float:
-        total = variance = (multiplier * self.radius) ** 2
-        for _ in range(4 if variance < 1e4 else 0):
-            total *= chi_square(DiscreteGaussian(total)) * variance
-        return max(total, _LEAST_VARIANCE * self.shares)
+        return max((multiplier * self.radius) ** 2, _LEAST_VARIANCE * self.shares)
 
     def largest_linf(self, order: int) -> int:
         """The largest integer Δ∞ that the paper's Eq. (8) allows at this order, at least 1."""
