@@ -20,10 +20,10 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.table import Buffers, ExactSampler
 
-_CHUNK = 1 << 16  # coordinates a pass: words, noise and output stay in the second-level cache
+_CHUNK = 1 << 20  # coordinates a pass: few crossings of the interpreter's lock, still in the shared cache
 _TILE = 1 << 13  # columns of the accumulator that stay close while several rows are added
 _BLOCK = 1 << 10  # coordinates that are looked through again when one of them tied
-_PARALLEL = 1 << 20  # coordinates from which on threads pay
+_PARALLEL = 1 << 21  # coordinates from which on threads pay
 _PARTS = 4  # fixed, so that a reproducible run does not depend on the number of cores
 _LARGEST = 2**31 - 1
 
@@ -85,7 +85,7 @@ def _collect(x: Any, words: Any, unit: Any, base: int, open_: Any, count: int) -
 
 
 @njit(cache=True, nogil=True)
-def _add_tile(
+def _add_rows(
     x: Any,
     raw: Any,
     sign_off: Any,
@@ -97,21 +97,23 @@ def _add_tile(
     total: Any,
     open_: Any,
 ) -> int:
-    """Add columns left..left+width of every row of x into `total`.
+    """Add columns left..left+width of every row of x into `total`, tile by tile.
 
     Returns the number of ties, -1 if a value is too large.
     """
     count = 0
-    for row in range(x.shape[0]):
-        for start in range(0, width, _BLOCK):
-            stop = min(start + _BLOCK, width)
-            if _largest(raw[row, left + start : left + stop], sign_off) > limit:
-                return -1
-            piece = x[row, left + start : left + stop]
-            base = row * width + start
-            some = words[base : base + stop - start]
-            if _add_block(piece, some, unit, total[left + start : left + stop]):
-                count = _collect(piece, some, unit, base, open_, count)
+    for tile in range(0, width, _TILE):
+        edge = min(tile + _TILE, width)
+        for row in range(x.shape[0]):
+            for start in range(tile, edge, _BLOCK):
+                stop = min(start + _BLOCK, edge)
+                if _largest(raw[row, left + start : left + stop], sign_off) > limit:
+                    return -1
+                piece = x[row, left + start : left + stop]
+                base = row * width + start
+                some = words[base : base + stop - start]
+                if _add_block(piece, some, unit, total[left + start : left + stop]):
+                    count = _collect(piece, some, unit, base, open_, count)
     return count
 
 
@@ -163,9 +165,8 @@ class _Work:
         )
 
 
-def _settle(cut: float, entropy: Entropy) -> bool:
-    """Bernoulli with the bits of p left after a tie, cut - floor(cut), 64 at a time until decided."""
-    rest = Fraction(cut) % 1
+def _settle(rest: Fraction, entropy: Entropy) -> bool:
+    """Bernoulli(rest), 64 bits at a time until decided."""
     while rest:
         rest *= 1 << 64
         drawn = entropy.integers_below(1 << 64)
@@ -175,11 +176,17 @@ def _settle(cut: float, entropy: Entropy) -> bool:
     return False
 
 
-def _one_more(value: Any, work: _Work, entropy: Entropy) -> int:
-    """What the settled tie adds to the provisional rounding towards zero: 0, or one step away from zero."""
-    magnitude = abs(value)
-    cut = float((magnitude - np.floor(magnitude)) * work.unit)
-    return (-1 if value < 0 else 1) if _settle(cut, entropy) else 0
+def _one_more(values: NDArray[Any], work: _Work, entropy: Entropy) -> NDArray[np.int64]:
+    """What each settled tie adds to the provisional rounding towards zero: 0, or one step away from zero."""
+    cuts = _cut.py_func(np.abs(values), work.unit).astype(np.float64)
+    rest = cuts - np.floor(cuts)  # exact, as is the shift by 64 bits
+    leading = np.floor(rest * 2.0**64).astype(np.uint64)
+    drawn = np.empty(values.size, np.uint64)
+    entropy.fill(drawn)
+    up = drawn < leading
+    for again in np.flatnonzero(drawn == leading):  # one in 2^64
+        up[again] = _settle(Fraction(rest[again]) * (1 << 64) % 1, entropy)
+    return np.where(up, np.where(values < 0, -1, 1), 0)
 
 
 def _checked(x: Any) -> NDArray[Any]:
@@ -219,17 +226,18 @@ def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = 
 
 
 def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any], entropy: Entropy) -> None:
-    work = _Work(rows.dtype, _CHUNK)
+    work = _Work(rows.dtype, min(_CHUNK, rows.shape[0] * (right - left)))
     raw = rows.view(work.integer)
     buffers = work.buffers
-    for start in range(left, right, _TILE):
-        width = min(_TILE, right - start)
-        several = _CHUNK // width
+    step = min(_CHUNK, right - left)
+    several = _CHUNK // step
+    for start in range(left, right, step):
+        width = min(step, right - start)
         for top in range(0, rows.shape[0], several):
             block = rows[top : top + several]
             words = buffers.words[: block.shape[0] * width]
             entropy.fill(words)
-            ties = _add_tile(
+            ties = _add_rows(
                 block,
                 raw[top : top + several],
                 work.sign_off,
@@ -243,9 +251,10 @@ def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any],
             )
             if ties < 0:
                 raise work.refuse()
-            for position in buffers.open[:ties]:
-                row, column = divmod(int(position), width)
-                total[start + column] += _one_more(block[row, start + column], work, entropy)
+            if ties:
+                row, column = np.divmod(buffers.open[:ties], width)
+                column += start
+                np.add.at(total, column, _one_more(block[row, column], work, entropy))
 
 
 def round_and_noise(
@@ -331,9 +340,10 @@ def _wrap_range(
         )
         if ties < 0:
             raise work.refuse()
-        for i in buffers.open[:ties]:
-            step = _one_more(piece[i], work, entropy)
-            target[i] = out.dtype.type((int(target[i]) + step) & mask)
+        if ties:
+            tied = buffers.open[:ties]
+            steps = _one_more(piece[tied], work, entropy)
+            target[tied] = ((target[tied].astype(np.int64) + steps) & mask).astype(out.dtype)
 
 
 def round_stochastic(

@@ -210,7 +210,7 @@ class IntegerMechanism(Mechanism):
 
     @property
     def _rows_at_once(self) -> int:
-        return max(1, (1 << 17) // self.padded_dimension)
+        return max(1, (1 << 20) // self.padded_dimension)
 
     @staticmethod
     def _with_entropy(items: Iterable[Any], entropy: Entropy | None) -> Iterator[tuple[Any, Entropy]]:
