@@ -141,7 +141,7 @@ class ExactSampler:
         entropy.fill(words)
         count = _gather(words, self.values, self.sentinel, out, buffers.open)
         if count:
-            more = buffers.more[:count]
+            more = np.empty(count, np.uint64)
             entropy.fill(more)
             left = _repair(words, more, buffers.open, count, self.steps, self.guide, self.first, out)
             for j in range(left):
@@ -162,12 +162,11 @@ class ExactSampler:
 
 
 class Buffers:
-    """Working memory of one sampling loop: `size` uniform words and, for repairs, positions and more bits."""
+    """Working memory of one sampling loop: `size` uniform words and, for repairs, positions."""
 
     def __init__(self, size: int) -> None:
         self.words = np.empty(size, np.uint16)
-        self.open = np.empty(size + 1, np.int64)
-        self.more = np.empty(size, np.uint64)
+        self.open = np.empty(size + 1, np.int32)
 
 
 @functools.lru_cache(maxsize=64)
