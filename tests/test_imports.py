@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +51,16 @@ def test_plan_is_a_function_even_after_its_module_was_imported():
 
     assert callable(skelmix.plan)
     assert skelmix.Plan is Plan
+
+
+@pytest.mark.parametrize(("package", "room"), [("torch", "federated"), ("flwr", "flower")])
+def test_the_contract_about_an_extra_names_every_other_room(package, room):
+    source = Path(__file__).parents[1]
+    contracts = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = [one for one in contracts if one.get("forbidden_modules") == [package]]
+    rooms = {
+        f"skelmix.{path.stem}"
+        for path in (source / "src/skelmix").iterdir()
+        if (path / "__init__.py").exists() or (path.suffix == ".py" and not path.stem.startswith("__"))
+    }
+    assert set(contract["source_modules"]) == rooms - {f"skelmix.{room}"}

@@ -1,5 +1,7 @@
 """The benchmark runs, names its bars and prints; what it measures is not a matter for the suite."""
 
+import sys
+
 from rich.console import Console
 
 from skelmix.benchmarks import secagg
@@ -28,3 +30,8 @@ def test_bars_are_met_on_the_right_side_of_their_limit():
     assert not secagg._met(0.49, ">=", 0.5)
     assert secagg._met(1.01, "<", 1.02)
     assert not secagg._met(1.02, "<", 1.02)
+
+
+def test_without_flower_the_peer_is_left_out(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    assert secagg.run(participants=(4,), dimension=8, bits=(8,), in_memory=4)["flower"] is None

@@ -95,49 +95,6 @@ def _masking(count: int, dimension: int, bits: int) -> dict[str, float]:
     return {"keystream_seconds": bare, "masking_seconds": masked}
 
 
-def flower_unmask(n: int, dimension: int, bits: int, absent: int) -> float:
-    """Seconds of Flower's primitives for the server's unmasking: its SecAgg+ workflow's loop, full graph.
-
-    The shares are made beforehand; combining them, expanding the masks and removing them is what is timed.
-    """
-    from flwr.common.secure_aggregation.crypto import shamir
-    from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
-    from flwr.common.secure_aggregation.ndarrays_arithmetic import (
-        parameters_addition,
-        parameters_mod,
-        parameters_subtraction,
-    )
-    from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
-    from flwr.supercore.primitives import asymmetric as keys
-
-    pairs = [keys.generate_key_pairs() for _ in range(n)]
-    need = n - math.floor(DROPOUT * n)
-    shares = []
-    for p, (private, _) in enumerate(pairs):
-        secret = keys.private_key_to_bytes(private) if p < absent else system_entropy().bytes(32)
-        shares.append(shamir.create_shares(secret, need, n)[absent:])
-    total = [np.zeros(dimension, np.int64)]
-    published = [keys.public_key_to_bytes(public) for _, public in pairs]
-    modulus = 1 << bits
-    shape: list[tuple[int, ...]] = [(dimension,)]
-    start = time.process_time()
-    for p in range(n):
-        secret = shamir.combine_shares(shares[p])
-        if p >= absent:
-            total = parameters_subtraction(total, pseudo_rand_gen(secret, modulus, shape))
-            continue
-        for other in range(n):
-            if other == p:
-                continue
-            private, public = keys.bytes_to_private_key(secret), keys.bytes_to_public_key(published[other])
-            shared = generate_shared_key(private, public)
-            mask = pseudo_rand_gen(shared, modulus, shape)
-            combine = parameters_addition if p > other else parameters_subtraction
-            total = combine(total, mask)
-    parameters_mod(total, modulus)
-    return time.process_time() - start
-
-
 def run(
     participants: Sequence[int] = (10, 50, 240, 1000),
     dimension: int = 65_536,
@@ -167,9 +124,11 @@ def run(
             rows.append(row)
     result: dict[str, Any] = {"dimension": dimension, "dropout": DROPOUT, "rows": rows, "flower": None}
     if flower and importlib.util.find_spec("flwr") is not None:
+        from skelmix.flower.secagg_peer import unmask_seconds
+
         absent = math.floor(DROPOUT * 50)
         ours = _round(50, dimension, 8, absent)["server_unmask_seconds"]
-        theirs = flower_unmask(50, dimension, 8, absent)
+        theirs = unmask_seconds(50, dimension, 8, absent)
         result["flower"] = {"participants": 50, "bits": 8, "skelmix_seconds": ours, "flower_seconds": theirs}
     result["in_memory"] = {"participants": in_memory, "seconds": _in_memory(in_memory, dimension)}
     result["bars"] = _bars(result)

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from skelmix.cli.console import emit, err
+from skelmix.errors import MissingExtra
 
 BENCHMARKS = {
     "noise": "Exact sampling beside NumPy, the bare keystream and the slow exact samplers.",
     "encode": "The participant's side (rotate, clip, round, noise, wrap) beside the same steps in NumPy.",
     "secagg": "Secure aggregation by phase, beside the bare keystream and Flower's primitives.",
     "train": "One round of training, split by step.",
-    "flower": "A secure round over Flower's messages, beside Flower's own SecAgg+.",
 }
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
+Clients = Annotated[
+    list[int], typer.Option(min=2, help="Clients on Flower's deployment engine; may be given several times.")
+]
 
 
-def _run(name: str, as_json: bool) -> None:
-    module = import_module(f"skelmix.benchmarks.{name}")
-    with err.status(f"bench {name}: measuring"):
-        result = module.run()
-    emit(result, module.table(result), as_json=as_json)
+def _run(module: str, as_json: bool, **options: Any) -> None:
+    try:
+        bench = import_module(f"skelmix.{module}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "flwr"):
+            raise
+        extra = "flower" if error.name == "flwr" else "torch"
+        raise MissingExtra(f"{error.name} is not installed: pip install 'skelmix[{extra}]'") from error
+    with err.status(f"{module}: measuring"):
+        result = bench.run(**options)
+    emit(result, bench.table(result), as_json=as_json)
+
+
+def _command(name: str) -> Callable[[bool], None]:
+    def command(as_json: Json = False) -> None:
+        _run(f"benchmarks.{name}", as_json)
+
+    return command
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Measure against peers, in one run.", no_args_is_help=True)
+    for name, text in BENCHMARKS.items():
+        group.command(name, help=text)(_command(name))
 
-    @group.command(help=BENCHMARKS["noise"])
-    def noise(as_json: Json = False) -> None:
-        _run("noise", as_json)
-
-    @group.command(help=BENCHMARKS["encode"])
-    def encode(as_json: Json = False) -> None:
-        _run("encode", as_json)
-
-    @group.command(help=BENCHMARKS["secagg"])
-    def secagg(as_json: Json = False) -> None:
-        _run("secagg", as_json)
-
-    @group.command(help=BENCHMARKS["train"])
-    def train(as_json: Json = False) -> None:
-        _run("train", as_json)
-
-    @group.command(help=BENCHMARKS["flower"])
-    def flower(as_json: Json = False) -> None:
-        _run("flower", as_json)
+    @group.command()
+    def flower(clients: Clients = [3], as_json: Json = False) -> None:  # noqa: B006 (typer copies it)
+        """A secure round over Flower's messages, beside Flower's own SecAgg+."""
+        _run("flower.benchmark", as_json, nodes=tuple(clients))
 
     app.add_typer(group, name="bench")

@@ -30,7 +30,7 @@ from skelmix.flower import SecureGrid, skelmix_mod
 from skelmix.flower.loopback import Loopback
 
 RUN = 1
-APP = Path(__file__).parent / "flower_app"
+APP = Path(__file__).parent / "benchmark_app"
 
 
 class InProcess(Grid):
@@ -256,10 +256,3 @@ def table(result: dict[str, Any]) -> RenderableType:
             f"{row['ratio']:.2f}",
         )
     return Group(first, second)
-
-
-if __name__ == "__main__":
-    import sys
-
-    for count in map(int, sys.argv[1:]):
-        print(json.dumps(deployment(count, 5)))
