@@ -182,9 +182,8 @@ def least_noise(
                 f"{LARGEST_CERTIFIED:g}; use bound='rdp'"
             )
         share = SLACK_SHARE if _has_slack(build(1.0), bound) else 0.0
-        goal = gaussian_dp.largest_mu(
-            target.epsilon, target.delta * (1 - share), rounds, cohort.sampling_probability
-        )
+        budget = target.epsilon, target.delta * (1 - share), rounds, cohort.sampling_probability
+        goal = gaussian_dp.largest_mu(*budget, near=target.delta)
         multiplier, step = 1 / goal, 1.01
         slack = slack_budget(target, cohort, rounds)
 

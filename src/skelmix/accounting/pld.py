@@ -118,13 +118,16 @@ def _epsilon(parts: _Gaussians, delta: float, slack: float) -> tuple[float, floa
         mu > 40 for mu, _, _ in parts
     ):  # no guarantee of any use, and no discretisation that fits into memory
         return math.inf, 0.0
-    interval, before = _coarsest(parts), math.inf
+    interval, before, step = _coarsest(parts), math.inf, 2.0
     for _ in range(_FINEST_STEPS):
         found = min(before, _least_epsilon(_profile(parts, interval), delta, slack))
-        settled = before - found <= _CONVERGED * min(1.0, found) and interval <= 0.05 * found
+        # the error of the discretisation is about quadratic in the interval: so much is still to be gained
+        excess = (before - found) / (step**2 - 1) / (_CONVERGED / 3 * min(1.0, found) or 1.0)
+        settled = excess <= 1 and interval <= 0.05 * found
         if settled or math.isinf(found) or all(q == 1 for _, q, _ in parts) or interval / 2 < _finest(parts):
             break
-        interval, before = interval / 2, found
+        step = 4.0 if 4 < excess < math.inf and interval / 4 >= _finest(parts) else 2.0
+        interval, before = interval / step, found
     return found, interval
 
 
@@ -169,7 +172,13 @@ def _gaussians(parts: Sequence[Part]) -> _Gaussians:
         non_negative(sampling_probability=q)
         if q > 1:
             raise InvalidInput(f"sampling_probability = {q!r}: must be at most 1")
-    return tuple((c.mu, float(q), int(rounds)) for c, q, rounds in parts if rounds)
+    return tuple((_rounded_up(c.mu), float(q), int(rounds)) for c, q, rounds in parts if rounds)
+
+
+def _rounded_up(mu: float) -> float:
+    """At most 2^-40 (relative) larger, so that what differs in its last bits only is computed once."""
+    fraction, exponent = math.frexp(mu)
+    return math.ldexp(math.ceil(fraction * 2**41) / 2**41, exponent)
 
 
 def _total_slack(parts: Sequence[Part]) -> float:
@@ -223,63 +232,94 @@ def gaussian_pld_epsilon(
     """ε of the central Gaussian mechanism by privacy-loss distributions, an upper bound."""
     positive(noise_multiplier=noise_multiplier)
     probability(delta=delta)
-    parts = ((1 / float(noise_multiplier), float(sampling_probability), int(rounds)),)
+    parts = ((_rounded_up(1 / float(noise_multiplier)), float(sampling_probability), int(rounds)),)
     return _epsilon(parts, float(delta), 0.0)[0]
 
 
-@functools.lru_cache(maxsize=256)
-def largest_mu(epsilon: float, delta: float, rounds: int, sampling_probability: float = 1.0) -> float:
+def largest_mu(
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    sampling_probability: float = 1.0,
+    *,
+    near: float | None = None,
+) -> float:
     """The largest mu (to 1e-5) for which `rounds` Poisson-sampled Gaussian rounds are (epsilon,
     delta)-private.
 
     Guarantee: gaussian_pld_epsilon(1/mu, …) <= epsilon was evaluated. Take the slack's share off delta
-    beforehand. Raises `PrivacyUnattainable` when even mu = 1e-6 does not do it.
+    beforehand. near: the delta of an answer already known, to start from. Raises `PrivacyUnattainable` when
+    even mu = 1e-6 does not do it.
     """
     positive(epsilon=epsilon)
     probability(delta=delta)
     whole(1, rounds=rounds)
     if not 0 < sampling_probability <= 1:
         raise InvalidInput(f"sampling_probability = {sampling_probability!r}: must be in (0, 1]")
+    q, rounds = float(sampling_probability), int(rounds)
+    start = None if near is None else _largest_mu(float(epsilon), float(near), rounds, q, None)
+    return math.exp(_largest_mu(float(epsilon), float(delta), rounds, q, start)[0])
+
+
+@functools.lru_cache(maxsize=256)
+def _largest_mu(
+    epsilon: float, delta: float, rounds: int, q: float, start: tuple[float, float] | None
+) -> tuple[float, float]:
+    """(log mu, slope of log ε over log mu there): coarsely, then as finely as it takes, on the private
+    side."""
 
     def excess(log_mu: float, interval: float = _COARSEST) -> float:
-        parts = ((math.exp(log_mu), float(sampling_probability), int(rounds)),)
+        parts = ((_rounded_up(math.exp(log_mu)), q, rounds),)
         if log_mu > math.log(40):
             return 50.0
         found = _profile(parts, max(interval, _finest(parts))).epsilon(delta)
         return math.log(max(found, 1e-9) / epsilon) if found < math.inf else 50.0
 
-    low, high = _bracket(excess)
-    near = float(brentq(excess, low, high, xtol=1e-4))  # cheap, then once more as finely as it takes
-    interval = _epsilon(((math.exp(near), float(sampling_probability), int(rounds)),), float(delta), 0.0)[1]
-
-    def fine(log_mu: float) -> float:
-        return excess(log_mu, interval)
-
-    low = high = near
-    for width in (0.01, 0.05, 0.2, 1.0):
-        low, high = (low - width if fine(low) > 0 else low), (high + width if fine(high) <= 0 else high)
-    root = float(brentq(fine, low, high, xtol=2e-6)) if fine(high) > 0 >= fine(low) else low
-    for nudge in (0.0, 2e-6, 4e-6, 1e-5, 1e-4, 1e-3):  # onto the private side
-        mu = math.exp(root - nudge)
-        if gaussian_pld_epsilon(1 / mu, sampling_probability, rounds, delta) <= epsilon:
-            return mu
+    x, slope = start or _root(excess, _like_a_gaussian(epsilon, delta, rounds, q), 1.2, 1e-3)
+    interval = _epsilon(((_rounded_up(math.exp(x)), q, rounds),), delta, 0.0)[1]
+    x, slope = _root(lambda log_mu: excess(log_mu, interval), x, slope, 1e-5)
+    for nudge in (0.0, 2e-6, 4e-6, 1e-5, 1e-4, 1e-3):  # the guarantee, by the function that makes claims
+        if gaussian_pld_epsilon(math.exp(nudge - x), q, rounds, delta) <= epsilon:
+            return x - nudge, slope
     raise PrivacyUnattainable(f"no mu found for epsilon = {epsilon}: the accountant is not monotone here")
 
 
-def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
-    low = high = 0.0
-    while excess(low) > 0:
-        high, low = low, low - 1.0
-        if low < math.log(1e-6):
+def _like_a_gaussian(epsilon: float, delta: float, rounds: int, q: float) -> float:
+    """About log mu: many rounds together are like one Gaussian with mu² = rounds·q²·(exp(mu²) - 1) (Dong,
+    Roth and Su 2022, Corollary 5.4)."""
+    low, high = 1e-7, 1e4
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _Gaussian(middle).delta(epsilon) <= delta else (low, middle)
+    return 0.5 * math.log(math.log1p(low**2 / (rounds * q**2)) if q < 1 else low**2 / rounds)
+
+
+def _root(excess: Callable[[float], float], x: float, slope: float, within: float) -> tuple[float, float]:
+    """(x, slope) with -within <= excess(x) <= 0, for a function that grows smoothly; by secants, kept in a
+    bracket."""
+    low, high = -math.inf, math.inf
+    before: tuple[float, float] | None = None
+    for _ in range(60):
+        value = excess(x)
+        if -within <= value <= 0:
+            return x, slope
+        low, high = (x, high) if value <= 0 else (low, x)
+        if low > math.log(1e6):
+            raise PrivacyUnattainable("this target needs no noise at all: lower epsilon or delta")
+        if high < math.log(1e-6):
             raise PrivacyUnattainable(
                 "no noise reaches this target; raise epsilon or delta, sample fewer participants or run "
                 "fewer rounds"
             )
-    while high <= low or excess(high) <= 0:
-        low, high = (high, high + 1.0) if high > low else (low, low + 1.0)
-        if high > math.log(1e6):
-            raise PrivacyUnattainable("this target needs no noise at all: lower epsilon or delta")
-    return low, high
+        if before is not None and value < 50 and before[1] < 50 and x != before[0]:
+            slope = min(10.0, max(0.05, (value - before[1]) / (x - before[0])))
+        before = x, value
+        x -= min(1.0, max(-1.0, (value + within / 2) / slope))
+        if not low < x < high:
+            x = (low + high) / 2
+        if high - low < 1e-9:  # steps of the accountant itself are wider than `within`
+            return low, slope
+    return low, slope
 
 
 def central_noise_multiplier(epsilon: float, delta: float, sampling_probability: float, rounds: int) -> float:
