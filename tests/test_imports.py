@@ -1,8 +1,12 @@
 """What is loaded, and when."""
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -64,3 +68,21 @@ def test_the_contract_about_an_extra_names_every_other_room(package, room):
         if (path / "__init__.py").exists() or (path.suffix == ".py" and not path.stem.startswith("__"))
     }
     assert set(contract["source_modules"]) == rooms - {f"skelmix.{room}"}
+
+
+PEERS = {"tensorflow", "tensorflow_probability", "opendp"}  # measured beside us where they happen to be
+
+
+def test_every_package_that_is_imported_is_declared():
+    source = Path(__file__).parents[1]
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    declared = {re.match(r"[\w-]+", line)[0].replace("_", "-").lower() for line in lines}
+    homes, known = packages_distributions(), {"skelmix", *sys.stdlib_module_names, *PEERS}
+    for path in (source / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            for package in {name.partition(".")[0] for name in names} - known:
+                owners = {name.replace("_", "-").lower() for name in homes[package]}
+                assert owners & declared, (path, package)

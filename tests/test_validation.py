@@ -1,5 +1,8 @@
 """Each kind of bad input has its error, and the message names argument, value and remedy."""
 
+import re
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -28,6 +31,32 @@ def test_bits_outside_1_to_32_are_refused(value):
 @pytest.mark.parametrize("value", [1, 8, 32, np.int64(16)])
 def test_bits_inside_are_taken(value):
     v.bits(value)
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (v.positive, 0),
+        (v.positive, "3"),
+        (v.positive, float("nan")),
+        (v.positive, 10**400),
+        (v.positive, 10**5000),
+        (v.non_negative, -1),
+        (v.probability, 1.5),
+        (v.fraction, 1),
+        (partial(v.whole, 0), -1),
+        (partial(v.whole, 1, 32), 33),
+        (partial(v.whole, 1, 32), 10**5000),
+        (partial(v.whole, 1), 1.5),
+        (partial(v.one_of, ("poisson", "fixed")), "bernoulli"),
+    ],
+    ids=lambda value: "",  # pytest cannot print the longest number either
+)
+def test_every_message_names_argument_value_and_remedy(check, value):
+    with pytest.raises(InvalidInput) as error:
+        check(noise=value)
+    shown = "a number of thousands" if value == 10**5000 else repr(value)
+    assert re.fullmatch(rf"noise = {re.escape(shown)}.*: must be .+; .*\b(pass|take) .+", str(error.value))
 
 
 def test_cohort_larger_than_population_is_refused():

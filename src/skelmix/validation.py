@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 
 
-def _fail(name: str, value: object, need: str, remedy: str = "") -> InvalidInput:
-    text = f"{name} = {value!r}: must be {need}"
-    return InvalidInput(f"{text}; {remedy}" if remedy else text)
+def _fail(name: str, value: object, need: str, remedy: str) -> InvalidInput:
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not print integers of over 4300 digits
+        shown = "a number of thousands of digits"
+    return InvalidInput(f"{name} = {shown}: must be {need}; {remedy}")
 
 
 def _real(name: str, value: Any, need: str) -> float:
@@ -27,9 +30,9 @@ def _real(name: str, value: Any, need: str) -> float:
     try:
         number = float(value)
     except OverflowError:
-        raise _fail(name, "a number of over 300 digits", need) from None
+        raise _fail(name, value, need, "pass one below 1e308") from None
     if not math.isfinite(number):
-        raise _fail(name, value, need, "NaN and infinity are not accepted")
+        raise _fail(name, value, need, "NaN and infinity are not accepted, pass a finite number")
     return number
 
 
@@ -37,14 +40,14 @@ def positive(**named: Any) -> None:
     """Each value is a finite real number > 0."""
     for name, value in named.items():
         if _real(name, value, "a number > 0") <= 0:
-            raise _fail(name, value, "a number > 0")
+            raise _fail(name, value, "a number > 0", "pass a larger one, e.g. 1.0")
 
 
 def non_negative(**named: Any) -> None:
     """Each value is a finite real number >= 0."""
     for name, value in named.items():
         if _real(name, value, "a number >= 0") < 0:
-            raise _fail(name, value, "a number >= 0")
+            raise _fail(name, value, "a number >= 0", "pass 0 or more")
 
 
 def probability(**named: Any) -> None:
@@ -60,7 +63,7 @@ def fraction(**named: Any) -> None:
     """Each value is a real number in [0, 1)."""
     for name, value in named.items():
         if not 0 <= _real(name, value, "in [0, 1)") < 1:
-            raise _fail(name, value, "in [0, 1)")
+            raise _fail(name, value, "in [0, 1)", "pass a fraction, e.g. 0.1 for one in ten")
 
 
 def whole(low: int, high: int | None = None, /, **named: Any) -> None:
@@ -68,9 +71,11 @@ def whole(low: int, high: int | None = None, /, **named: Any) -> None:
     need = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise _fail(name, value, need, f"got {type(value).__name__}")
+            raise _fail(name, value, need, f"got {type(value).__name__}, pass an int")
         if int(value) < low or (high is not None and int(value) > high):
-            raise _fail(name, value, need)
+            raise _fail(
+                name, value, need, f"pass {low} or more" if int(value) < low else f"pass {high} or less"
+            )
 
 
 def bits(value: Any) -> None:
@@ -82,7 +87,7 @@ def one_of(allowed: tuple[str, ...], **named: Any) -> None:
     """Each value is one of the allowed words."""
     for name, value in named.items():
         if value not in allowed:
-            raise _fail(name, value, "one of " + ", ".join(allowed))
+            raise _fail(name, value, "one of " + ", ".join(allowed), f"pass {allowed[0]!r}, for one")
 
 
 def cohort_within(expected: Any, population: Any) -> None:
@@ -108,7 +113,9 @@ def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDAr
     array = np.asarray(detach() if callable(detach) else vectors)
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iu":
-            raise InvalidInput(f"{name} has dtype {array.dtype}: pass float32 or float64")
+            raise InvalidInput(
+                f"{name} has dtype {array.dtype}: must be real numbers; pass it as float32 or float64"
+            )
         array = array.astype(np.float64)
     if array.ndim == 1:
         array = array[None, :]
@@ -118,7 +125,9 @@ def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDAr
             "set the plan's dimension to the length of your vectors"
         )
     if array.shape[0] == 0:
-        raise InvalidInput(f"{name} is empty: at least one participant is needed")
+        raise InvalidInput(
+            f"{name} has shape {array.shape}, it is empty: pass the vector of at least one participant"
+        )
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
         raise InvalidInput(

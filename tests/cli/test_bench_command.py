@@ -37,10 +37,10 @@ def test_flower_measures_as_many_clients_as_are_named(capsys, monkeypatch, words
     assert (code, json.loads(out)) == (0, {"nodes": list(nodes)})
 
 
-def test_one_client_is_no_federation(capsys):
-    code, out, err = run(capsys, "flower", "--clients", "1")
+def test_two_clients_are_fewer_than_a_node_joins(capsys):
+    code, out, err = run(capsys, "flower", "--clients", "2")
     assert (code, out) == (2, "")
-    assert "x>=2" in err
+    assert "x>=3" in err
 
 
 @pytest.mark.parametrize(

@@ -168,3 +168,39 @@ def test_other_bad_inputs_are_refused():
         Skellam(1).pmf(0.5)
     with pytest.raises(InvalidInput, match="n ="):
         Skellam(1).sum_of(0)
+
+
+@pytest.mark.parametrize(
+    ("numpy_law", "plain"),
+    [
+        (lambda: Skellam(np.int64(3)), Skellam(3)),
+        (lambda: Skellam(np.uint8(3)), Skellam(3)),
+        (lambda: Poisson(np.float32(0.1)), Poisson(Fraction(13421773, 2**27))),
+        (lambda: Poisson(np.float64(0.1)), Poisson(0.1)),
+        (lambda: DiscreteGaussian(np.float16(2)), DiscreteGaussian(2)),
+        (lambda: DiscreteGaussianSum(np.float32(0.5), np.int32(4)), DiscreteGaussianSum(0.5, 4)),
+        (lambda: Binomial(np.int16(300), np.float32(0.5), True), Binomial(300, 0.5, True)),
+        (lambda: Skellam(np.longdouble(2) ** -1), Skellam(0.5)),
+    ],
+)
+def test_numpy_scalars_stand_for_the_number_they_hold(numpy_law, plain):
+    law = numpy_law()
+    assert law == plain
+    assert hash(law) == hash(plain)
+    assert "np." not in repr(law)
+    assert law.sum_of(np.int64(2)) == plain.sum_of(2)
+    np.testing.assert_array_equal(law.pmf(np.arange(5)), plain.pmf(np.arange(5)))
+    if hasattr(plain, "cdf_ball"):
+        assert law.cdf_ball(1).overlaps(plain.cdf_ball(1))
+
+
+def test_a_long_double_keeps_the_bits_that_a_float_has_no_room_for():
+    rate = np.longdouble(1) + np.finfo(np.longdouble).eps
+    law = Skellam(rate)
+    assert Fraction(law.rate) == Fraction(*map(int, rate.as_integer_ratio()))
+
+
+@pytest.mark.parametrize("value", [np.float32("nan"), np.int64(0), np.float64("inf"), np.bool_(True)])
+def test_numpy_scalars_that_are_no_rate_are_refused(value):
+    with pytest.raises(InvalidInput, match="rate = "):
+        Skellam(value)

@@ -289,6 +289,16 @@ def test_shapes(shape):
     assert result.shape == ((shape,) if isinstance(shape, int) else shape)
 
 
+@pytest.mark.parametrize("shape", [-1, (2, -3), 2.5, None, True, "4"])
+def test_shapes_that_are_none_are_refused(shape):
+    with pytest.raises(InvalidInput, match=r"shape = .*must be an integer >= 0; .*pass"):
+        sampler(Skellam(2)).sample(shape)
+
+
+def test_a_numpy_integer_is_a_shape():
+    assert sampler(Skellam(np.int64(2))).sample(np.int32(7)).shape == (7,)
+
+
 def test_every_position_is_repaired():
     for size in (1, 64, 100, 1000, 70_000):
         result = sampler(Skellam(10**7)).sample(size, entropy=ReproducibleEntropy(size))

@@ -20,7 +20,7 @@ BENCHMARKS = {
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 Clients = Annotated[
-    list[int], typer.Option(min=2, help="Clients on Flower's deployment engine; may be given several times.")
+    list[int], typer.Option(min=3, help="Clients on Flower's deployment engine; may be given several times.")
 ]
 
 

@@ -198,6 +198,8 @@ def deployment(nodes: int, rounds: int, *, exchanges: int = 4, timeout: float = 
             timeout=timeout,
         )
         found: dict[str, Any] = json.loads(out.read_text())
+    if set(found["survivors"]) != {nodes}:
+        raise RuntimeError(f"a secure round gave no sum of all {nodes}: survivors {found['survivors']}")
     plain = statistics.mean(found["plain"])
     return {
         "nodes": nodes,

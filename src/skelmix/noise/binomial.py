@@ -13,7 +13,7 @@ from scipy import special
 
 from skelmix.errors import InvalidInput
 from skelmix.noise.certified import ball, precision
-from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, integers, spread
+from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, exact, integers, spread
 from skelmix.validation import positive, whole
 
 
@@ -32,7 +32,12 @@ class Binomial(BallLaw):
         whole(1, trials=self.trials)
         positive(probability=self.probability)
         if self.probability >= 1:
-            raise InvalidInput(f"probability = {self.probability!r}: must be strictly between 0 and 1")
+            raise InvalidInput(
+                f"probability = {self.probability!r}: must be strictly between 0 and 1; "
+                "pass 0.5 for a fair coin"
+            )
+        object.__setattr__(self, "trials", int(self.trials))
+        object.__setattr__(self, "probability", exact(self.probability))
         if self.centred and (Fraction(self.probability) * self.trials).denominator != 1:
             raise InvalidInput(
                 f"trials = {self.trials}, probability = {self.probability!r}: a centred binomial "

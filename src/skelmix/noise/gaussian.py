@@ -12,7 +12,7 @@ from flint import arb, ctx
 from numpy.typing import ArrayLike, NDArray
 
 from skelmix.noise.certified import ball
-from skelmix.noise.law import BallLaw, FloatArray, Law, Number, integers
+from skelmix.noise.law import BallLaw, FloatArray, Law, Number, exact, integers
 from skelmix.validation import positive, whole
 
 
@@ -27,7 +27,7 @@ class DiscreteGaussian(BallLaw):
 
     def __init__(self, variance: Number) -> None:
         positive(variance=variance)
-        object.__setattr__(self, "parameter", variance)
+        object.__setattr__(self, "parameter", exact(variance))
 
     @property
     def mean(self) -> float:
@@ -104,7 +104,7 @@ class DiscreteGaussianSum(Law):
     def __init__(self, variance: Number, copies: int) -> None:
         positive(variance=variance)
         whole(1, copies=copies)
-        object.__setattr__(self, "parameter", variance)
+        object.__setattr__(self, "parameter", exact(variance))
         object.__setattr__(self, "copies", int(copies))
 
     @property

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -18,10 +19,20 @@ Number = int | float | Fraction
 FloatArray = NDArray[np.float64]
 
 
+def exact(value: Number | np.integer[Any] | np.floating[Any]) -> Number:
+    """The same number, to the last bit, without its NumPy type. Checked before: real and finite."""
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, np.floating):
+        near = float(value)
+        return near if near == value else Fraction(*map(int, value.as_integer_ratio()))  # a long double
+    return value
+
+
 def integers(k: ArrayLike) -> NDArray[np.int64]:
     values = np.asarray(k)
     if values.dtype.kind not in "iu":
-        raise InvalidInput(f"k has dtype {values.dtype}: must be integers")
+        raise InvalidInput(f"k has dtype {values.dtype}: must be integers; pass np.arange(-3, 4), for one")
     return values.astype(np.int64)
 
 

@@ -1,8 +1,9 @@
 """Integer noise laws: Poisson, Skellam, discrete Gaussian, binomial.
 
 Laws are frozen and comparable. A float parameter stands for its exact binary value, an int or a Fraction for
-itself; equal parameters make equal laws, whatever their type. `pmf` and `log_pmf` are float64, for analysis
-only; sampling and certified accounting use the balls (`pmf_ball`, `cdf_ball`).
+itself, and a NumPy scalar for the number that it holds; equal parameters make equal laws, whatever their
+type. `pmf` and `log_pmf` are float64, for analysis only; sampling and certified accounting use the balls
+(`pmf_ball`, `cdf_ball`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from skelmix.noise.certified import ball, precision
-from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, integers, spread
+from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, exact, integers, spread
 from skelmix.validation import positive, whole
 
 
@@ -24,6 +24,7 @@ class Poisson(BallLaw):
 
     def __post_init__(self) -> None:
         positive(rate=self.rate)
+        object.__setattr__(self, "rate", exact(self.rate))
 
     @property
     def mean(self) -> float:
@@ -72,6 +73,7 @@ class Skellam(BallLaw):
 
     def __post_init__(self) -> None:
         positive(rate=self.rate)
+        object.__setattr__(self, "rate", exact(self.rate))
 
     @property
     def mean(self) -> float:

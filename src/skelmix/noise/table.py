@@ -20,6 +20,7 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.certified import resolve, thresholds
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.laws import BallLaw
+from skelmix.validation import whole
 
 CHUNK = 1 << 17  # samples a pass: words, table and output stay in the second-level cache
 _BLOCK = 64
@@ -114,16 +115,16 @@ class ExactSampler:
     ) -> NDArray[Any]:
         """Independent samples of the law, in `out` if given (C-contiguous, signed, no narrower than `dtype`).
 
-        An empty shape gives an empty array. Memory beyond the output is constant (under 3 MiB).
+        An empty shape gives an empty array; a negative one, or no integer, raises InvalidInput. Memory beyond
+        the output is constant (under 3 MiB).
         """
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        for size in sizes:
+            whole(0, shape=size)
         if out is None:
-            out = np.empty(shape, self.dtype)
-        elif (
-            out.shape != np.empty(shape, np.int8).shape
-            if not isinstance(shape, int)
-            else out.shape != (shape,)
-        ):
-            raise InvalidInput(f"out has shape {out.shape}: must be {shape}")
+            out = np.empty(sizes, self.dtype)
+        elif out.shape != sizes:
+            raise InvalidInput(f"out has shape {out.shape}: must be {sizes}; pass np.empty({sizes}, dtype)")
         if out.dtype.kind != "i" or out.dtype.itemsize < self.dtype.itemsize or not out.flags.c_contiguous:
             raise InvalidInput(
                 f"out: must be C-contiguous and of a signed integer dtype no narrower than {self.dtype}"
