@@ -2,10 +2,13 @@
 
 import importlib
 import json
+import warnings
 
 import pytest
 
-from skelmix.cli.main import main
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # typer itself imports what click deprecates
+    from skelmix.cli.main import main
 
 
 def run(capsys, *words):
