@@ -142,7 +142,17 @@ def test_the_planned_scale_beats_its_neighbours():
     plan = paper_plan(alignment=0.0)
     for factor in (0.5, 2.0):
         rival = paper_plan(alignment=0.0, scale=plan.mechanism.scale * factor)
-        assert plan.predicted.mse <= rival.predicted.mse
+        assert plan.predicted.unbiased <= rival.predicted.unbiased
+
+
+def test_wrapping_that_bounds_the_noise_is_no_gain():
+    plan = paper_plan(alignment=0.0)
+    wrapping = paper_plan(alignment=0.0, scale=plan.mechanism.scale * 2)
+    assert wrapping.predicted.mse < plan.predicted.mse  # but 4 % of its coordinates are nonsense
+    ratio = wrapping.predicted.unbiased / wrapping.central_gaussian_mse
+    assert ratio > 1.5
+    assert f"{ratio:.4f} times the central Gaussian" in str(wrapping)
+    assert wrapping.warnings
 
 
 def test_rotation_seeds_differ_between_plans():

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from skelmix.accounting.prediction import predict, sum_norm, wrap_error
+from skelmix.accounting.prediction import predict, sum_norm, wrap_moments
+from skelmix.mechanisms import L2Clip, MixtureClip, SkellamMixture
 
 
 def simple(**changed):
@@ -43,17 +44,65 @@ def test_rounding_of_wide_coordinates_is_a_sixth():
     assert simple(scale=16_000.0).rounding * 16_000**2 / 10 == pytest.approx(1 / 6)
 
 
-def test_wrap_error_against_simulation():
-    deviation, modulus = 60.0, 256
+@pytest.mark.parametrize("deviation", [60.0, 200.0, 1_500.0])
+def test_moments_of_what_wraps_against_simulation(deviation):
+    modulus = 256
     s = np.random.default_rng(5).normal(0, deviation, 2_000_000)
-    wrapped = (s + modulus / 2) % modulus - modulus / 2
-    error, probability = wrap_error(deviation, modulus)
-    assert error == pytest.approx(np.mean((s - wrapped) ** 2), rel=0.02)
-    assert probability == pytest.approx(np.mean(np.abs(s) > modulus / 2), rel=0.02)
+    lost = s - ((s + modulus / 2) % modulus - modulus / 2)
+    square, product, probability = wrap_moments(deviation, modulus)
+    assert square == pytest.approx(np.mean(lost**2), rel=0.02)
+    assert product == pytest.approx(np.mean(s * lost), rel=0.02)
+    assert probability == pytest.approx(np.mean(np.abs(lost) > 1), rel=0.02)
+
+
+def test_moments_of_what_wraps_have_no_seam():
+    below, above = (wrap_moments(4 * 256 * factor, 256) for factor in (1 - 1e-12, 1 + 1e-12))
+    assert above == pytest.approx(below, rel=1e-11)
 
 
 def test_without_spread_nothing_wraps():
-    assert wrap_error(0.0, 256) == (0.0, 0.0)
+    assert wrap_moments(0.0, 256) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "alignment", "clip"),
+    [
+        (400.0, 0.0, L2Clip()),  # the noise wraps
+        (10_000.0, 0.0, L2Clip()),  # all is lost
+        (400.0, 1.0, L2Clip()),  # the sum wraps as well
+        (20.0, 1.0, L2Clip()),  # mostly the sum
+        (400.0, 1.0, MixtureClip(linf=2)),  # what is shrunk is not there to wrap
+    ],
+)
+def test_the_error_of_sums_that_wrap_often_is_predicted(noise, alignment, clip):
+    n, d, scale, bits, turns = 20, 4096, 100.0, 6, 6
+    mechanism = SkellamMixture(
+        dimension=d, bits=bits, scale=scale, clip_norm=1.0, total_noise=noise, shares=n,
+        rotation_seed=b"s" * 32, clip=clip,
+    )  # fmt: skip
+    told = predict(
+        noise_variance=2 * noise, participants=n, norm=1.0, scale=scale, dimension=d, bits=bits,
+        alignment=alignment, shrink_to=scale**2 if isinstance(clip, MixtureClip) else None,
+        linf=getattr(clip, "linf", math.inf),
+    )  # fmt: skip
+    generator, errors = np.random.default_rng(3), []
+    for turn in range(turns):
+        x = generator.standard_normal((1 if alignment else n, d))
+        x = np.repeat(x / np.linalg.norm(x, axis=1, keepdims=True), n if alignment else 1, axis=0)
+        total = mechanism.decode(mechanism.encode_sum(x, round=turn), round=turn)
+        errors.append((total - x.sum(axis=0)) ** 2)
+    spread = np.std(errors) / math.sqrt(d * turns)
+    assert told.wrap_probability > 0.1
+    assert np.mean(errors) == pytest.approx(told.mse, abs=5 * spread)
+    # adding up the parts as if they were independent is seen to be wrong
+    assert told.unbiased > np.mean(errors) + 5 * spread
+
+
+def test_wrapping_may_take_more_noise_than_sum_and_the_error_stays_positive():
+    found = simple(noise_variance=1e6, bits=6)
+    assert found.wrap < 0 < found.mse < found.unbiased
+    assert found.mse * 16**2 == pytest.approx(64**2 / 12 + 10 * 16**2 / 1024, rel=1e-9)
+    assert simple(noise_variance=1e30, bits=1).mse >= 0
 
 
 def test_the_length_of_a_sum():
@@ -66,7 +115,7 @@ def test_the_parts_add_up():
     assert found.mse == pytest.approx(found.noise + found.rounding + found.wrap + found.bias)
     assert found.to_dict()["mse"] == found.mse
     assert 0 < found.touched < 0.1
-    assert found.wrap > 0
+    assert found.lost > abs(found.wrap) > 0
 
 
 def test_a_clip_at_five_deviations_touches_almost_nothing():

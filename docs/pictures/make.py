@@ -170,7 +170,7 @@ def error_against_bits() -> None:
                 print(f"{label}, {bits} bits: {error}")
                 continue
             scales.setdefault(bits, chosen.mechanism.scale)
-            points.append((bits, chosen.predicted.mse / chosen.central_gaussian_mse))
+            points.append((bits, chosen.predicted.unbiased / chosen.central_gaussian_mse))
             print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({chosen.report.bound})", flush=True)
         silent += [] if points else [label]
         if points:

@@ -150,8 +150,9 @@ class Plan:
 
     def __str__(self) -> str:
         mechanism, predicted = self.mechanism, self.predicted
-        ratio = predicted.mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
+        ratio = predicted.unbiased / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
         bias = f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""
+        lost = ", counting all that wraps as lost" if predicted.unbiased > 1.001 * predicted.mse else ""
         return "\n".join(
             [
                 self.report.card(),
@@ -168,7 +169,7 @@ class Plan:
                 f"wrapping {predicted.wrap:.3g}{bias}",
                 f"            {ratio:.4f} times the central Gaussian's best known "
                 f"({self.central_gaussian_mse:.4g}; "
-                f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting)",
+                f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting){lost}",
                 *(f"warning     {warning}" for warning in self.warnings),
             ]
         )  # fmt: skip
@@ -524,7 +525,7 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
         mechanism = replace(mechanism, total_noise=mechanism.noise_for_multiplier(central))
         predicted = _predicted(mechanism, common.cohort, common.alignment)
         # where wrapping rules, a larger scale looks better only because the sum is lost anyway
-        return predicted.mse if predicted.wrap <= predicted.noise + predicted.rounding else 1e100
+        return predicted.unbiased if predicted.lost <= predicted.noise + predicted.rounding else 1e100
 
     grid = math.log(widest) + np.linspace(math.log(1e-4), 0.0, 24)
     middle = int(np.argmin([error(point) for point in grid]))
@@ -537,7 +538,7 @@ def _refuse_wrapping(chosen: Plan) -> None:
     """Refuse a plan whose noise alone wraps so often that the modulus does more harm than the noise."""
     mechanism, cohort = chosen.mechanism, chosen.cohort
     bare = _predicted(mechanism, cohort, 0.0)
-    if bare.wrap <= bare.noise + bare.rounding:
+    if bare.lost <= bare.noise + bare.rounding:
         return
 
     def carries(bits: int) -> bool:

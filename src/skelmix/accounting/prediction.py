@@ -1,8 +1,9 @@
 """How accurate a decoded sum will be, before anyone sends anything.
 
-Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping, and for the paper's
-clip the bias of its shrinkage. A rotated, scaled coordinate of a vector of norm a is close to N(0,
-(γa)²/d), the only approximation made here. Nothing in this file is part of a privacy claim.
+Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping (less what it takes of
+the first two), and for the paper's clip the bias of its shrinkage. A rotated, scaled coordinate of a vector
+of norm a is close to N(0, (γa)²/d), the only approximation made here. Nothing in this file is part of a
+privacy claim.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class PredictedError:
     noise: float
     rounding: float
     wrap: float
+    """What wrapping adds. Negative where it takes away more noise than sum: a residue is never longer than
+    the number. The sum is lost then all the same; `lost` says how much."""
     bias: float = 0.0
     kept_length: float = 1.0
     """Fraction of the true sum's length that survives clipping (below 1 only for the paper's clip)."""
@@ -30,22 +33,44 @@ class PredictedError:
     """Fraction of coordinates that the L-infinity clip moves."""
     wrap_probability: float = 0.0
     """Probability that a coordinate of the sum wraps around the modulus."""
+    lost: float = 0.0
+    """Mean square of what the modulus takes from a coordinate, sum and noise together; never negative."""
 
     @property
     def mse(self) -> float:
-        return self.noise + self.rounding + self.wrap + self.bias
+        """The parts together, never negative: they cancel where wrapping rules, and floats with them."""
+        return max(0.0, self.noise + self.rounding + self.wrap + self.bias)
+
+    @property
+    def unbiased(self) -> float:
+        """The error when all that wraps counts as lost, noise included: what scales and mechanisms are
+        compared by.
+
+        The mean squared error itself would praise a modulus that wraps everything: it bounds the noise,
+        and nothing of the sum is left.
+        """
+        return self.noise + self.rounding + self.lost + self.bias
 
     def to_dict(self) -> dict[str, float]:
-        return {"mse": self.mse, **asdict(self)}
+        return {"mse": self.mse, "unbiased": self.unbiased, **asdict(self)}
 
 
-def wrap_error(deviation: float, modulus: int) -> tuple[float, float]:
-    """(E[(S - wrap(S))²], P[S wraps]) for S ~ N(0, deviation²) and the centred window of `modulus` values."""
+def wrap_moments(deviation: float, modulus: int) -> tuple[float, float, float]:
+    """(E[W²], E[S·W], P[W ≠ 0]) for S ~ N(0, deviation²), W = S - wrap(S) and the centred window of
+    `modulus` values."""
     if deviation == 0:
-        return 0.0, 0.0
-    j = np.arange(1, 2 + min(10_000, math.ceil(40 * deviation / modulus)))
-    tail = ndtr(-(j - 0.5) * modulus / deviation)
-    return float(2 * modulus**2 * ((2 * j - 1) @ tail)), float(2 * tail[0])
+        return 0.0, 0.0, 0.0
+    if deviation > 4 * modulus:  # wrap(S) is uniform and independent of S, but for exp(-300)
+        return deviation**2 + modulus**2 / 12, deviation**2, 2 * float(ndtr(-modulus / deviation / 2))
+    j = np.arange(1, 2 + math.ceil(40 * deviation / modulus))
+    edge = (j - 0.5) * modulus / deviation  # W = ±m·(how many edges S is beyond)
+    tail = ndtr(-edge)
+    density = np.exp(-(edge**2) / 2) / math.sqrt(2 * math.pi)
+    return (
+        float(2 * modulus**2 * ((2 * j - 1) @ tail)),
+        float(2 * modulus * deviation * density.sum()),
+        float(2 * tail[0]),
+    )
 
 
 def sum_norm(participants: float, norm: float, alignment: float) -> float:
@@ -85,16 +110,22 @@ def predict(
     # a wide coordinate has a uniform fraction, which the grid is too coarse to see
     rounding = participants * (1 / 6 if deviation > 10 else float(weight @ (p * (1 - p))))
     signal = scale**2 * sum_norm(participants, norm, alignment) ** 2 / dimension
-    wrap, probability = wrap_error(math.sqrt(noise_variance + rounding + kept**2 * signal), 2**bits)
+    # Before wrapping, a coordinate of the decoded sum is S = signal + error. Both are about Gaussian, so the
+    # error is c·S plus a part independent of S, with c = Cov(error, S)/Var(S). Decoding gives S - W, so
+    # E[(error - W)²] = E[error²] + E[W²] - 2c·E[S·W].
+    variance = noise_variance + rounding + spread + kept**2 * signal
+    lost, shared, probability = wrap_moments(math.sqrt(variance), 2**bits)
+    covariance = noise_variance + rounding + spread - kept * (1 - kept) * signal
     unit = scale**2
     return PredictedError(
         noise=noise_variance / unit,
         rounding=rounding / unit,
-        wrap=wrap / unit,
+        wrap=(lost - 2 * (covariance / variance if variance else 0.0) * shared) / unit,
         bias=((1 - kept) ** 2 * signal + spread) / unit,
         kept_length=kept,
         touched=float(weight @ (x > linf)),
         wrap_probability=probability,
+        lost=lost / unit,
     )
 
 

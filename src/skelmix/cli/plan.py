@@ -101,7 +101,7 @@ def _comparison(rows: list[dict[str, Any]]) -> Table:
             f"{row['scale']:.4g}",
             f"{row['noise']:.4g}",
             f"{predicted['mse']:.4g}",
-            f"{predicted['mse'] / row['central_gaussian_mse']:.3f}",
+            f"{predicted['unbiased'] / row['central_gaussian_mse']:.3f}",
             f"{predicted['wrap_probability']:.2g}",
         )
     return table

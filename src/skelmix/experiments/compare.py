@@ -38,7 +38,7 @@ def plot_error_against_bits(path: Path, *, bits: tuple[int, ...] = BITS, **setti
             found = _planned(settings | {"mechanism": mechanism, "bound": bound or settings["bound"]}, width)
             if found is not None:
                 central = found
-                points.append((float(width), found.predicted.mse, 0.0))
+                points.append((float(width), found.predicted.unbiased, 0.0))
         draw_line(at, line, points)
     if central is not None:
         ends = (float(min(bits)), float(max(bits)))
