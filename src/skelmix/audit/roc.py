@@ -26,7 +26,7 @@ def allowed(false_positives: Floats, epsilon: float, delta: float) -> Floats:
     """The highest true positive rate that (ε, δ) leaves at these false positive rates: both directions."""
     forward = np.exp(epsilon) * false_positives + delta
     reverse = 1 - np.exp(-epsilon) * np.maximum(1 - delta - false_positives, 0)
-    return np.minimum(np.minimum(forward, reverse), 1.0)
+    return np.asarray(np.minimum(np.minimum(forward, reverse), 1.0))
 
 
 def plot(audit: ReleaseAudit, path: Path) -> None:

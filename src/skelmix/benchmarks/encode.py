@@ -79,7 +79,7 @@ def plain_numpy(
     below = np.floor(x)
     rounded = below.astype(np.int64) + rng.binomial(1, np.clip(x - below, 0, 1))
     noisy = rounded + rng.poisson(NOISE, d) - rng.poisson(NOISE, d)
-    return np.mod(noisy, 1 << BITS).astype(np.uint8)
+    return np.asarray(np.mod(noisy, 1 << BITS), np.uint8)
 
 
 def table(result: dict[str, Any]) -> Table:

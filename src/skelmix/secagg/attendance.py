@@ -38,7 +38,8 @@ class Attendance:
         self._last[session] = round
 
     def to_bytes(self) -> bytes:
-        return msgpack.packb([1, sorted(self._last.items())], use_bin_type=True)
+        packed: bytes = msgpack.packb([1, sorted(self._last.items())], use_bin_type=True)
+        return packed
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Attendance:

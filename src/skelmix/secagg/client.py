@@ -248,7 +248,8 @@ class Client:
                 state.sharers,
                 state.survivors,
             ]
-        return msgpack.packb(body, use_bin_type=True)
+        packed: bytes = msgpack.packb(body, use_bin_type=True)
+        return packed
 
     def restore(self, secret_state: bytes) -> None:
         """Continue from the same participant's `secret_state()`; else `CorruptState`, and no change."""

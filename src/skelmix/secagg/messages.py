@@ -237,7 +237,8 @@ M = TypeVar("M", bound=Message)
 
 def _body(message: Message) -> bytes:
     values = [getattr(message, field.name) for field in fields(message)]
-    return msgpack.packb([VERSION, message.KIND, *values], use_bin_type=True)
+    packed: bytes = msgpack.packb([VERSION, message.KIND, *values], use_bin_type=True)
+    return packed
 
 
 def _checksum(body: bytes | memoryview) -> bytes:

@@ -284,7 +284,8 @@ class Server:
     ) -> M:
         """Decode and check what all client messages of a round have in common."""
         self._expect(phase)
-        message: Any = messages.decode(data, kind, limit)
+        decoded = messages.decode(data, kind, limit)
+        message: Any = decoded
         if (message.session, message.round) != (self.session, self.round):
             raise WrongRound("a message of another session or round: refused")
         if message.sender >= len(self._roster):
@@ -296,4 +297,4 @@ class Server:
         if self.settings.malicious and not isinstance(message, messages.Agreement):
             signed = messages.signed_part(message)
             verify(self._roster[message.sender][3], message.signature, b"message", self._transcript, signed)
-        return message
+        return decoded
