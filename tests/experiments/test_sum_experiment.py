@@ -71,6 +71,14 @@ def test_a_sum_study_from_end_to_end(tmp_path: Path) -> None:
     assert sum_rows.tables(outcome.rows)[0].title == "mse a coordinate, m = 2^10, γ = 4"
 
 
+def test_prediction_is_told_for_mixtures_and_others_apart() -> None:
+    lines = [("smm-tight", 1.01), ("dgm-paper", 0.98), ("ddg", 0.9), ("gaussian-rdp", 0.5)]
+    rows = [{"line": line, "ratio": ratio, "kept_length": None} for line, ratio in lines]
+    told = "0.980 to 1.010 over 2 rows of the mixtures; 0.900 to 0.900 over 1 rows of the other"
+    assert told in sum_rows.words(rows)[0]
+    assert sum_rows.words(rows[3:]) == []
+
+
 def test_error_against_bits_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "LINES", {"smm-paper": ("smm", "paper"), "ddg": ("ddg", "paper")})
     path = tmp_path / "bits.png"

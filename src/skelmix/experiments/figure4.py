@@ -55,7 +55,7 @@ def _sigmas(rows: Sequence[Row]) -> list[sum_rows.Finding]:
 STUDY = Study(
     name="figure4",
     title="Figure 4: sums with the discrete Gaussian mixture",
-    revision=1,
+    revision=2,
     settings=sums.SETTINGS,
     measures=sums.MEASURES,
     cells=cells,

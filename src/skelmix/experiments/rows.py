@@ -1,8 +1,8 @@
 """A table of measurements on disk that survives being killed: CSV, one row a setting, appended as it is
 measured.
 
-Lines that start with # say which command made the rows below them, when and with which versions. A row
-whose settings are there already is not measured again.
+Lines that start with # say which command made the rows below them, when, and with which commit and
+versions. A row whose settings are there already is not measured again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import io
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
@@ -57,6 +58,26 @@ def versions() -> str:
     )
 
 
+def commit(package: Path = Path(__file__).parents[1]) -> str | None:
+    """Short hash of the commit that the package runs from, with `-dirty` if its files differ from it.
+
+    None when the package is not part of a git checkout, or there is no git. Only the package's own directory
+    counts: results beside it change while a study runs.
+    """
+
+    def git(*words: str) -> str:
+        ran = subprocess.run(
+            ["git", *words], cwd=package, capture_output=True, text=True, timeout=60, check=True
+        )
+        return ran.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # it may just lie inside another project's checkout
+        return git("rev-parse", "--short", "HEAD") + ("-dirty" if git("status", "--porcelain", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
 class ResultFile:
     """The rows of one study. Held by one process at a time; use it in a `with` block.
 
@@ -96,7 +117,9 @@ class ResultFile:
     def announce(self, command: str) -> None:
         """Write which command the following rows come from, and the column names when the file is new."""
         when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        self._write(f"# {command}\n# {when}; {versions()}\n" + (_line(self.columns) if self._empty else ""))
+        source = f"commit {found}; " if (found := commit()) else ""
+        header = f"# {command}\n# {when}; {source}{versions()}\n"
+        self._write(header + (_line(self.columns) if self._empty else ""))
         self._empty = False
 
     def append(self, row: Row) -> None:
