@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from skelmix.plan import Plan
 
 _RUN = "Training"
+_ALIGNMENT = (
+    "Mean cosine between participants' vectors, 0..1: how large the sum may get. Default: 0.02 for gradients "
+    "of single records, else 1, the safe choice. Too low a value shows as wrapped coordinates."
+)
+_BASELINES = {"dpsgd": None, "dpsgd-pld": "tight", "dpsgd-rdp": "rdp"}
 
 
 def _option(help: str, *names: str, panel: str = _RUN) -> Any:
@@ -42,9 +47,12 @@ def register(app: typer.Typer) -> None:
         dropout_tolerance: opt.DropoutTolerance = 0.0,
         colluding: opt.Colluding = 0,
         sampling: opt.Sampling = "poisson",
-        alignment: opt.Alignment = 1.0,
+        alignment: Annotated[float | None, _option(_ALIGNMENT, panel="Vector")] = None,
         records: Annotated[int, _option("Records a participant holds.")] = 1,
         skew: Annotated[float | None, _option("Dirichlet concentration of a label skew.")] = None,
+        ids: Annotated[
+            Path | None, _option("Whose each training record is: .npy, or text with one id a line.")
+        ] = None,
         local_steps: Annotated[int, _option("Gradient steps a participant takes itself.")] = 1,
         local_lr: Annotated[float, _option("Learning rate of those steps.")] = 0.1,
         secure: Annotated[str, _option("ideal (modular sum) or protocol (secure aggregation).")] = "ideal",
@@ -54,7 +62,10 @@ def register(app: typer.Typer) -> None:
         seeds: Annotated[
             str, _option("Comma-separated; repeatable runs, NOT PRIVATE.", "--seeds", "--seed")
         ] = "",
-        baseline: Annotated[str, _option("dpsgd: train it beside, accounted the same way.")] = "",
+        baseline: Annotated[
+            str,
+            _option("dpsgd: train it beside, accounted the same way; or by dpsgd-pld, dpsgd-rdp."),
+        ] = "",
         directory: Annotated[Path | None, _option("Run directory; default runs/<time>.")] = None,
         resume: Annotated[Path | None, _option("Continue the run in this directory.")] = None,
         tensorboard: Annotated[bool, _option("Write TensorBoard logs too, when installed.")] = False,
@@ -71,15 +82,17 @@ def register(app: typer.Typer) -> None:
             row = _one(read_settings(resume), None, resume, tensorboard, resume=True)
             emit(row, _readable([row]), as_json=as_json)
             return
-        if baseline not in ("", "dpsgd"):
-            raise InvalidInput(f"baseline = {baseline!r}: there is dpsgd")
+        if baseline and baseline not in _BASELINES:
+            raise InvalidInput(f"baseline = {baseline!r}: there is {', '.join(_BASELINES)}")
+        if alignment is None:
+            alignment = 0.02 if (records, local_steps, ids) == (1, 1, None) else 1.0
         plans: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, clip_norm=clip_norm, bits=bits, cohort=cohort, rounds=rounds,
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
         )  # fmt: skip
         kinds = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
         if baseline:
-            same = "rdp" if bound in ("rdp", "paper") else "tight"
+            same = _BASELINES[baseline] or ("rdp" if bound in ("rdp", "paper") else "tight")
             kinds["gaussian"] = {"mechanism": "gaussian", "bound": same, "scale": None}
         root = directory or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
         rows = []
@@ -87,7 +100,7 @@ def register(app: typer.Typer) -> None:
             for seed in _seeds(seeds):
                 settings = RunSettings(
                     dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, secure,
-                    dropout_rate, evaluate_every, checkpoint_every,
+                    dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None,
                 )  # fmt: skip
                 single = len(kinds) == 1 and len(_seeds(seeds)) == 1
                 place = root if single else root / (kind if seed is None else f"{kind}-seed{seed}")

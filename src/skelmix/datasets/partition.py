@@ -4,6 +4,7 @@ seed."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,3 +105,22 @@ def by_id(ids: NDArray[Any]) -> Partition:
     _, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable").astype(np.int64)
     return Partition(order, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+def read_ids(path: Path) -> NDArray[Any]:
+    """The id column of a file, for `by_id`: a one-dimensional .npy array, or text with one id a line, in the
+    order of the training records.
+
+    Blank lines and what cannot be read raise `InvalidInput`.
+    """
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        lines = [line.strip() for line in path.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"ids = {path}: cannot be read ({error}); give a .npy array or text with one id a line"
+        ) from error
+    if "" in lines:
+        raise InvalidInput(f"ids = {path}: line {lines.index('') + 1} is blank; give each record its id")
+    return np.array(lines)

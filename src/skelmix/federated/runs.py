@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.nn.functional import cross_entropy
 
 from skelmix.datasets.catalogue import Images, load
-from skelmix.datasets.partition import Partition, equal_shares, label_skew
+from skelmix.datasets.partition import Partition, by_id, equal_shares, label_skew, read_ids
 from skelmix.errors import CorruptState, InvalidInput, MissingExtra
 from skelmix.federated import report
 from skelmix.federated.clients import Clients
@@ -31,7 +31,8 @@ class RunSettings:
     """Everything of a run but its plan; written to config.json, from which `--resume` rebuilds it.
 
     records: records a participant holds. skew: concentration of a Dirichlet label skew, None for shuffled
-    records. local_steps: gradient steps a participant takes itself; 1 sends its gradient.
+    records. ids: a file that says whose each training record is, instead of both. local_steps: gradient
+    steps a participant takes itself; 1 sends its gradient.
     """
 
     dataset: str = "mnist"
@@ -47,9 +48,19 @@ class RunSettings:
     dropout_rate: float = 0.0
     evaluate_every: int = 50
     checkpoint_every: int = 20
+    ids: str | None = None
 
     def partition(self, images: Images) -> Partition | None:
         count = len(images.train_labels)
+        if self.ids is not None:
+            if self.records != 1 or self.skew is not None:
+                raise InvalidInput(f"ids = {self.ids}: says whose each record is; leave out records and skew")
+            ids = read_ids(Path(self.ids))
+            if ids.shape != (count,):
+                raise InvalidInput(
+                    f"ids = {self.ids}: has shape {ids.shape}; give one id for each of the {count} records"
+                )
+            return by_id(ids)
         if self.skew is not None:
             return label_skew(images.train_labels, count // self.records, self.skew)
         return None if self.records == 1 else equal_shares(count, self.records)

@@ -1,0 +1,95 @@
+"""`skelmix train` and `skelmix data` as a user meets them, on made-up images."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from idx_helper import idx_bytes
+
+
+def skelmix(*words, cwd, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "skelmix", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=cwd,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("idx")
+    rng = np.random.default_rng(0)
+    for stem, count in (("train", 80), ("t10k", 20)):
+        labels = rng.integers(0, 2, count).astype(np.uint8)
+        pictures = (labels[:, None, None] * 150 + rng.integers(0, 100, (count, 4, 4))).astype(np.uint8)
+        (directory / f"{stem}-images-idx3-ubyte").write_bytes(idx_bytes(pictures))
+        (directory / f"{stem}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
+    return directory
+
+
+def words(images, *more):
+    small = ("--rounds", 4, "--epsilon", 20, "--delta", 1e-2, "--bound", "rdp", "--evaluate-every", 2)
+    return ("train", "--dataset", images, *small, "--json", *more)
+
+
+def test_a_run_prints_one_object_and_can_be_told_from_a_private_one(images, tmp_path):
+    done = skelmix(*words(images, "--cohort", 40, "--seed", 3, "--baseline", "dpsgd-rdp"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    keys = "accuracy epsilon delta rounds seconds seconds_per_round wrapped_fraction report"
+    assert set(keys.split()) <= set(found)
+    assert not found["private"]
+    assert "NOT PRIVATE" in done.stderr
+    assert [run["mechanism"] for run in found["runs"]] == ["smm", "gaussian"]
+    assert found["runs"][1]["bound"] == "rdp"
+
+
+def test_an_id_column_makes_the_participants(images, tmp_path):
+    column = tmp_path / "ids.txt"
+    column.write_text("".join(f"user-{i % 20}\n" for i in range(80)))
+    done = skelmix(*words(images, "--ids", column, "--cohort", 10, "--directory", "run"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "plan.json").read_text())["cohort"]["population"] == 20
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--ids", "short.txt"), "one id for each of the 80 records"),
+        (("--ids", "gap.txt"), "line 2 is blank"),
+        (("--ids", "nowhere.txt"), "cannot be read"),
+        (("--ids", "short.txt", "--records", 2), "leave out records and skew"),
+        (("--baseline", "sgd"), "dpsgd"),
+        (("--seeds", "a"), "whole numbers"),
+        (("--model", "perceptron"), "choose mlp, cnn"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(images, tmp_path, more, says):
+    (tmp_path / "short.txt").write_text("a\nb\n")
+    (tmp_path / "gap.txt").write_text("a\n\nb\n")
+    done = skelmix(*words(images, "--cohort", 40, *more), cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_data_says_what_is_here_and_refuses_files_that_are_not_the_published_ones(images, tmp_path):
+    cache = tmp_path / "cache"
+    (cache / "mnist").mkdir(parents=True)
+    for file in images.iterdir():
+        (cache / "mnist" / file.name).write_bytes(file.read_bytes())
+    environment = {"SKELMIX_CACHE": str(cache), "PATH": "", "HOME": str(tmp_path)}
+    listed = skelmix("data", "list", "--json", cwd=tmp_path, env=environment)
+    assert listed.returncode == 0, listed.stderr
+    assert str(cache) in json.loads(listed.stdout)["mnist"]["train-images"]
+    verified = skelmix("data", "verify", "mnist", cwd=tmp_path, env=environment)
+    assert verified.returncode == 2
+    assert "SHA-256" in verified.stderr
+    assert "Traceback" not in verified.stderr
