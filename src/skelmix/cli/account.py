@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
         Example: skelmix account --noise 5.95 --scale 64 --cohort 240 --population 60000 --rounds 1000
         --delta 1e-5
         """
-        from skelmix.plan import Cohort, account
+        from skelmix.plan import account
 
         chosen = account(
             noise=noise,
@@ -51,13 +51,7 @@ def register(app: typer.Typer) -> None:
             clip_norm=clip_norm,
             bits=bits,
             rounds=rounds,
-            cohort=Cohort(
-                expected=cohort,
-                population=cohort if population is None else population,
-                dropout_tolerance=dropout_tolerance,
-                colluding=colluding,
-                sampling=sampling,
-            ),
+            cohort=opt.build_cohort(cohort, population, dropout_tolerance, colluding, sampling),
             mechanism=mechanism,
             scale=64.0 if scale is None else scale,
             bound=bound,

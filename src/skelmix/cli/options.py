@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from skelmix.cohort import Cohort
     from skelmix.plan import Plan
 
 MECHANISMS = "smm|dgm|skellam|ddg|cpsgd|gaussian"
@@ -66,6 +67,21 @@ Alignment = Annotated[
 ]
 
 
+def build_cohort(
+    expected: int, population: int | None, dropout_tolerance: float, colluding: int, sampling: str
+) -> Cohort:
+    """The cohort that the shared options describe; without a population everyone is in every round."""
+    from skelmix.cohort import Cohort
+
+    return Cohort(
+        expected=expected,
+        population=expected if population is None else population,
+        dropout_tolerance=dropout_tolerance,
+        colluding=colluding,
+        sampling=sampling,
+    )
+
+
 def build_plan(
     *,
     epsilon: float,
@@ -85,7 +101,7 @@ def build_plan(
     alignment: float,
 ) -> Plan:
     """The plan that the shared options describe."""
-    from skelmix.plan import Cohort, PrivacyTarget, plan
+    from skelmix.plan import PrivacyTarget, plan
 
     return plan(
         PrivacyTarget(epsilon, delta),
@@ -93,13 +109,7 @@ def build_plan(
         clip_norm=clip_norm,
         bits=bits,
         rounds=rounds,
-        cohort=Cohort(
-            expected=cohort,
-            population=cohort if population is None else population,
-            dropout_tolerance=dropout_tolerance,
-            colluding=colluding,
-            sampling=sampling,
-        ),
+        cohort=build_cohort(cohort, population, dropout_tolerance, colluding, sampling),
         mechanism=mechanism,
         scale=scale,
         bound=bound,
