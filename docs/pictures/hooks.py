@@ -1,7 +1,9 @@
-"""Pages that are made when the site is built: the changelog, and the reference of the command line."""
+"""What is made when the site is built: the changelog, the reference of the command line, and the reports of
+the studies with their pictures and rows, as `skelmix reproduce` left them in results/."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,46 @@ with warnings.catch_warnings():  # typer uses a name that click deprecates
     import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+FEW = 4
+MARK = re.compile(r"^<!-- results: (\w+) -->$", re.MULTILINE)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add changelog.md, a copy of CHANGELOG.md, and reference/cli.md, read from the commands themselves."""
+    """Add changelog.md, a copy of CHANGELOG.md, reference/cli.md, read from the commands themselves, and
+    pictures and rows of the studies beside the page of evidence."""
     pages = {
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
         "reference/cli.md": command_line(),
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
+    for path in sorted(RESULTS.glob("*.png")) + sorted(RESULTS.glob("*.csv")):
+        if "-quick" not in path.name:
+            files.append(File.generated(config, f"evidence/{path.name}", abs_src_path=str(path)))
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put the report of a study where a page says `<!-- results: name -->`."""
+    return MARK.sub(lambda found: report(found[1]), markdown)
+
+
+def report(name: str) -> str:
+    """results/<name>.md as a section of a page: pictures lead to themselves at full size, more than a few
+    tables of numbers are folded. A sentence when there is none yet."""
+    path = RESULTS / f"{name}.md"
+    if not path.exists():
+        return f"Not measured yet: `skelmix reproduce {name}` does it."
+    text = re.sub(r"^#", "###", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^(!\[[^]]*\]\(([^)]+)\))$", r"[\1](\2)", text, flags=re.MULTILINE)
+    told, heading, numbers = text.partition("#### The numbers\n")
+    if numbers.count("\n|---") <= FEW:
+        return told + heading + numbers
+    return f"{told}<details markdown>\n<summary>The numbers</summary>\n\n{numbers.strip()}\n\n</details>\n"
 
 
 def command_line() -> str:

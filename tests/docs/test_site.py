@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -65,6 +66,25 @@ def test_the_site_has_its_parts(site: Path) -> None:
     for path in ("index", "start", "reference/api", "reference/cli", "evidence/index", "changelog"):
         assert (site / f"{path}.html").stat().st_size > 5_000, path
     assert not (site / "pictures").exists()
+
+
+def test_evidence_shows_every_study_that_was_run(site: Path) -> None:
+    shown = (site / "evidence" / "index.html").read_text(encoding="utf-8")
+    text = html.unescape(re.sub(r"<[^>]+>", "", shown))
+    for name in ("figure1", "figure2", "figure3", "figure4", "figure5", "table1"):
+        report = ROOT / "results" / f"{name}.md"
+        if not report.exists():
+            assert f"Not measured yet: skelmix reproduce {name}" in text
+            continue
+        lines = report.read_text(encoding="utf-8").splitlines()
+        assert lines[0].removeprefix("# ") in text
+        assert f'src="{name}.png"' in shown
+        titles = [line.strip("*") for line in lines if line.startswith("**") and line.endswith("**")]
+        claims = [line.split(" | ")[0].removeprefix("| ") for line in lines if " | **" in line]
+        assert len(claims) >= 4
+        for words in titles + [one for one in claims if "|" not in one]:
+            assert words in text, words
+    assert "<!-- results:" not in shown
 
 
 def test_links_and_images_lead_somewhere(site: Path, pages: dict[Path, _Page]) -> None:

@@ -84,6 +84,12 @@ def test_drawing_only_measures_nothing_and_counts_what_is_missing(tmp_path: Path
     assert "**holds**" in run(fine, tmp_path, command="c", measure=False).report.read_text()
 
 
+def test_a_bar_in_a_claim_does_not_break_the_table(tmp_path: Path) -> None:
+    barred = replace(STUDY, claims=lambda rows: [Claim("at |B| = 960", "y", True, "z")])
+    report = run(barred, tmp_path, command="c", workers=0).report.read_text()
+    assert r"| at \|B\| = 960 | y | **holds** | z |" in report
+
+
 def test_workers_compute_with_one_thread_each(tmp_path: Path) -> None:
     before = os.environ.get("NUMBA_NUM_THREADS")
     rows = run(STUDY, tmp_path, command="c", quick=True, workers=1).rows

@@ -141,7 +141,8 @@ def markdown(outcome: Outcome, command: str) -> str:
     parts += ["## The claims, judged by these numbers", ""]
     parts += ["| claim | from | verdict | numbers |", "|---|---|---|---|"]
     for claim in outcome.claims:
-        parts.append(f"| {claim.text} | {claim.source} | **{outcome.verdict(claim)}** | {claim.numbers} |")
+        cells = (claim.text, claim.source, f"**{outcome.verdict(claim)}**", claim.numbers)
+        parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     parts += ["", "## The numbers", ""]
     for grid in study.tables(outcome.rows):
         parts += [grid.markdown(), ""]
