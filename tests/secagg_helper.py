@@ -30,7 +30,14 @@ def cast(n: int, settings: Settings, *, round: int = 0) -> tuple[Server, dict[in
     identities = {p: Identity.generate() for p in numbers}
     trusted = {p: identity.public for p, identity in identities.items()}
     return server, {
-        p: Client(p, KeyPair.generate(), identity=identities[p], trusted=trusted, attendance=Attendance())
+        p: Client(
+            p,
+            KeyPair.generate(),
+            identity=identities[p],
+            trusted=trusted,
+            attendance=Attendance(),
+            least=settings,
+        )
         for p in numbers
     }
 

@@ -109,7 +109,7 @@ class Net:
 
     def restart(self, p: int) -> None:
         old = self.clients[p]
-        kept = {"identity": old._identity, "trusted": old._trusted, "attendance": old._attendance}
+        kept = {name: getattr(old, f"_{name}") for name in ("identity", "trusted", "attendance", "least")}
         fresh = Client(p, old._channel, **kept)
         fresh.restore(old.secret_state())
         self.clients[p] = fresh

@@ -21,6 +21,7 @@ from skelmix.secagg.failures import (
 )
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.messages import bitmap
+from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Phase, Settings
 
 CURIOUS = Settings(dimension=4, bits=8, threshold=3)
@@ -314,6 +315,61 @@ def test_the_participant_s_own_policy_has_the_last_word():
     refuses(PolicyViolation, lambda: clients[10].share(requests[10], accept=policy), clients[10].secret_state)
 
 
+def insisting(server: Server, least: Settings | None, n: int) -> tuple[Client, bytes]:
+    """The first of n clients of the malicious model, with its own rules, and the request that it gets."""
+    _, clients = cast(n, Settings(4, 8, n, malicious=True))
+    for client in clients.values():
+        server.advertise(client.advertise())
+        client._least = least
+    return clients[10], server.close_advertise()[10]
+
+
+def test_in_the_malicious_model_a_client_without_rules_of_its_own_joins_nothing():
+    client, request = insisting(Server(replace(MALICIOUS, threshold=4)), None, 4)
+    refuses(UnsafeRequest, lambda: client.share(request), client.secret_state)
+    client.share(request, accept=lambda asked: None)  # an explicit look is enough
+
+
+def test_a_threshold_of_two_in_fifty_is_refused():
+    """Whatever the server does: with the settings forged, or in a small round of its friends."""
+    fifty = replace(MALICIOUS, threshold=26)
+    client, request = insisting(Server(fifty), fifty, 50)
+    for fields in ({"threshold": 2}, {"threshold": 2, "share_threshold": 2}):
+        forged = changed(request, messages.ShareRequest, **fields)
+        refuses(UnsafeRequest, lambda: client.share(forged), client.secret_state)  # noqa: B023
+    client.share(request)
+    small, request = insisting(Server(replace(MALICIOUS, threshold=2)), fifty, 3)
+    refuses(UnsafeRequest, lambda: small.share(request), small.secret_state)
+    with pytest.raises(UnsafeRequest, match=r"threshold 2 of 3 .* insists on 26"):
+        small.share(request)
+
+
+@pytest.mark.parametrize(
+    ("stronger", "message"),
+    [
+        ({"threshold": 5}, "insists on 5"),
+        ({"colluding": 1}, "against 1"),
+        ({"dimension": 5}, "4 words of 8 bits"),
+        ({"bits": 7}, "4 words of 8 bits"),
+    ],
+)
+def test_a_round_weaker_than_the_participant_s_rules_is_refused(stronger, message):
+    offered = replace(MALICIOUS, threshold=4)
+    client, request = insisting(Server(offered), replace(offered, **stronger), 4)
+    with pytest.raises(UnsafeRequest, match=message):
+        client.share(request)
+    same, request = insisting(Server(offered), offered, 4)
+    same.share(request)
+
+
+def test_an_honest_but_curious_round_asks_for_nothing_but_holds_what_was_asked_for():
+    _, clients, requests = up_to("share", CURIOUS)
+    clients[11]._least = replace(CURIOUS, malicious=True)
+    with pytest.raises(UnsafeRequest, match="malicious"):
+        clients[11].share(requests[11])
+    clients[10].share(requests[10])
+
+
 def test_bad_vectors_are_refused_and_the_client_can_still_send_a_good_one():
     server, clients, requests = up_to("masked", CURIOUS)
     for vector in (np.ones(3, int), np.ones(4), np.full(4, 256), np.full(4, -1)):
@@ -330,6 +386,7 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
 
         def __init__(self, client):
             self.long_lived = (client.participant, client._channel, client._identity, client._trusted)
+            self.least = client._least
             self.joined = None if client._attendance is None else client._attendance.to_bytes()
             self.state = client.secret_state()
 
@@ -337,7 +394,14 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
             participant, channel, identity, trusted = self.long_lived
             attendance = None if self.joined is None else Attendance.from_bytes(self.joined)
             key = KeyPair(channel.secret_bytes())
-            client = Client(participant, key, identity=identity, trusted=trusted, attendance=attendance)
+            client = Client(
+                participant,
+                key,
+                identity=identity,
+                trusted=trusted,
+                attendance=attendance,
+                least=self.least,
+            )
             client.restore(self.state)
 
             def call(*arguments):

@@ -27,6 +27,22 @@ def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
     raise UnsafeRequest("degree and Shamir threshold are not those that the settings call for")
 
 
+def keeps(request: ShareRequest, least: Settings) -> None:
+    """The round is for the participant's own vectors and no weaker than the rules it insists on."""
+    if (request.dimension, request.bits) != (least.dimension, least.bits):
+        raise UnsafeRequest(
+            f"the round is for {request.dimension} words of {request.bits} bits, "
+            f"this participant joins for {least.dimension} of {least.bits}"
+        )
+    if request.threshold < least.threshold or request.colluding < least.colluding:
+        raise UnsafeRequest(
+            f"threshold {request.threshold} of {request.participants} against {request.colluding} colluders: "
+            f"this participant insists on {least.threshold} against {least.colluding}"
+        )
+    if least.malicious and not request.malicious:
+        raise UnsafeRequest("this participant joins only rounds secured against a malicious server")
+
+
 def own_place(request: ShareRequest, graph: Graph, participant: int, channel_key: bytes) -> None:
     """The neighbourhood is the public graph's, has this participant's true key in it, and nobody twice."""
     indices = [peer[0] for peer in request.neighbourhood]

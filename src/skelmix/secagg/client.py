@@ -33,7 +33,7 @@ from skelmix.secagg.keys import (
     unseal,
 )
 from skelmix.secagg.messages import Message, ShareRequest
-from skelmix.secagg.settings import Phase
+from skelmix.secagg.settings import Phase, Settings
 from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.validation import whole
 
@@ -64,6 +64,9 @@ class Client:
     channel: its long-lived X25519 key.
     identity, trusted, attendance: needed in the malicious model: the signing key, every participant's Ed25519
       public key as learnt from a source that the server does not control, and the rounds joined so far.
+    least: the weakest rules that this participant joins under: its own dimension and bits, the least
+      threshold and the least number of colluders. Mandatory in the malicious model, unless `share` gets
+      `accept`: what a malicious server says about its round is worth nothing.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Client:
         identity: Identity | None = None,
         trusted: Mapping[int, bytes] | None = None,
         attendance: Attendance | None = None,
+        least: Settings | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         whole(0, 2**64 - 1, participant=participant)
@@ -83,6 +87,7 @@ class Client:
         self._identity = identity
         self._trusted = trusted
         self._attendance = attendance
+        self._least = least
         self._entropy = entropy or system_entropy()
         self._round: _Round | None = None
         self._agreed: dict[int, bytes] = {}  # channel secrets, kept for the next phase but never written out
@@ -102,12 +107,13 @@ class Client:
 
         `accept` sees the decoded request and raises (say `PolicyViolation`) when the participant does not
         want such a round: dimension, bits, threshold, threat model, round number. Nothing is drawn by then.
-        Without it threshold and colluders are the server's word: against a malicious server, check them.
+        In the malicious model a client with neither `accept` nor `least` raises `UnsafeRequest`; in the
+        honest-but-curious one the server's word is enough.
         """
         self._expect(Phase.SHARE)
         limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)
         request = messages.decode(data, ShareRequest, limit)
-        self._check(request)
+        self._check(request, accept is not None)
         if accept is not None:
             accept(request)
         mask = KeyPair.generate(self._entropy)
@@ -307,7 +313,7 @@ class Client:
         if (message.session, message.round) != (request.session, request.round):
             raise WrongRound("a request of another session or round: refused")
 
-    def _check(self, request: ShareRequest) -> None:
+    def _check(self, request: ShareRequest, judged: bool) -> None:
         if self._attendance is not None:
             self._attendance.check(request.session, request.round)
         elif request.malicious:
@@ -323,6 +329,13 @@ class Client:
             checks.roster_is_trusted(request, settings, graph, trusted)
         elif self._trusted is not None:
             raise UnsafeRequest("this client was made for the malicious model; the server asks for less")
+        if self._least is not None:
+            checks.keeps(request, self._least)
+        elif request.malicious and not judged:
+            raise UnsafeRequest(
+                "the malicious model needs least=, the weakest settings that this participant joins under, "
+                "or accept=: size and threshold are not the server's to choose"
+            )
 
     def _open(self, delivery: messages.MaskRequest) -> dict[int, bytes]:
         request = self._state().request

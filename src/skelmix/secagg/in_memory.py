@@ -64,7 +64,7 @@ def secure_sum(
     first, rows, count = _rows(vectors, participants)
     settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph)
     server = Server(settings, round=round)
-    clients = _clients(count, malicious, entropy)
+    clients = _clients(count, settings, entropy)
 
     for index, client in clients.items():
         if index not in dropped["advertise"]:
@@ -115,8 +115,8 @@ def _exchange(
             accept(answer(index, data))
 
 
-def _clients(count: int, malicious: bool, entropy: Entropy | None) -> dict[int, Client]:
-    if not malicious:
+def _clients(count: int, settings: Settings, entropy: Entropy | None) -> dict[int, Client]:
+    if not settings.malicious:
         return {i: Client(i, KeyPair.generate(entropy), entropy=entropy) for i in range(count)}
     identities = [Identity.generate(entropy) for _ in range(count)]
     trusted = {i: identity.public for i, identity in enumerate(identities)}
@@ -127,6 +127,7 @@ def _clients(count: int, malicious: bool, entropy: Entropy | None) -> dict[int, 
             identity=identity,
             trusted=trusted,
             attendance=Attendance(),
+            least=settings,
             entropy=entropy,
         )
         for i, identity in enumerate(identities)
