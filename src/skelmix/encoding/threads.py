@@ -38,14 +38,14 @@ def at_most(threads: int) -> Iterator[None]:
 def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
     """job(item) for every item, in no promised order.
 
-    Items are pulled in the caller's thread, at most one ahead of the work, so a generator of any
-    length needs constant memory. The first failure stops the pulling and is raised when the jobs under way
+    Items are pulled in the caller's thread, at most one ahead of the work (never with one worker), so a
+    generator of any length needs constant memory. The first failure stops the pulling and is raised when the jobs under way
     have ended. The threads live for this call only, which keeps a later fork safe.
     """
     source = iter(items)
-    head = [item for _, item in zip(range(2), source, strict=False)]
     workers = worker_count()
-    if workers == 1 or len(head) < 2:
+    head = [item for _, item in zip(range(2 if workers > 1 else 0), source, strict=False)]
+    if len(head) < 2:
         for item in chain(head, source):
             job(item)
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.encoding.clipping import sum_of_squares
 from skelmix.errors import RoundFailed
 from skelmix.noise.entropy import Entropy
 
@@ -31,7 +32,7 @@ class TrueSum:
     def watch(self, blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
         """Hand the blocks on unchanged, adding them up on the way, clipped to `clip_norm`."""
         for block in blocks:
-            norms = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
+            norms = np.sqrt([sum_of_squares(row) for row in block])
             self.total += np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-300)) @ block
             yield block
 

@@ -25,11 +25,12 @@ def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
     return rows, single
 
 
-def as_blocks(vectors: Any, rows: int, dimension: int) -> Iterator[Block]:
+def as_blocks(vectors: Any, rows: int, dimension: int, *, ahead: bool = True) -> Iterator[Block]:
     """Blocks of at most `rows` rows.
 
-    What comes from an iterable is copied, since generators like to fill the same array again; single
-    vectors are put together into blocks.
+    What comes from an iterable is copied, since generators like to fill the same array again, unless each
+    block is done with before the next one is asked for (not `ahead`); single vectors are put together into
+    blocks.
     """
     if hasattr(vectors, "__array__"):
         array, _ = rows_of(vectors, dimension)
@@ -40,10 +41,10 @@ def as_blocks(vectors: Any, rows: int, dimension: int) -> Iterator[Block]:
         raise InvalidInput(
             f"vectors: must be an array or an iterable of vectors, got {type(vectors).__name__}"
         )
-    yield from _gathered(vectors, rows, dimension)
+    yield from _gathered(vectors, rows, dimension, ahead)
 
 
-def _gathered(vectors: Iterable[Any], rows: int, dimension: int) -> Iterator[Block]:
+def _gathered(vectors: Iterable[Any], rows: int, dimension: int, ahead: bool) -> Iterator[Block]:
     start = 0
     held: list[NDArray[Any]] = []
     for item in vectors:
@@ -55,7 +56,8 @@ def _gathered(vectors: Iterable[Any], rows: int, dimension: int) -> Iterator[Blo
                 yield start, np.concatenate(held)
                 start, held = start + len(held), []
             for begin in range(0, len(array), rows):
-                yield start + begin, array[begin : begin + rows].copy()
+                block = array[begin : begin + rows]
+                yield start + begin, block.copy() if ahead else block
             start += len(array)
         if len(held) == rows:
             yield start, np.concatenate(held)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skelmix.encoding.clipping import clip_l2, clip_linf, clip_mixture
+from skelmix.encoding.clipping import clip_l2, clip_linf, clip_mixture, sum_of_squares
 from skelmix.errors import InvalidInput
 from skelmix.validation import positive, whole
 
@@ -103,7 +103,7 @@ class MixtureClip:
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
         """Clip the rows of x (n, d) in place."""
-        squares = float(np.einsum("ij,ij->", x, x, dtype=np.float64))
+        squares = math.fsum(sum_of_squares(row) for row in x)
         changed, touched = clip_mixture(x, self.threshold(radius), self.linf)
         return Clipped(int(changed.sum()), touched, squares)
 

@@ -97,7 +97,7 @@ class IntegerMechanism(Mechanism):
                 EncodeStats(len(x), clipped.rows, clipped.coordinates, squared_norms=clipped.squared_norms)
             )
 
-        blocks = as_blocks(vectors, self._rows_at_once, self.dimension)
+        blocks = as_blocks(vectors, self._rows_at_once, self.dimension, ahead=worker_count() > 1)
         for_each(self._with_entropy(blocks, entropy), add)
         if seen.participants == 0:
             raise InvalidInput("vectors is empty: at least one participant is needed")
