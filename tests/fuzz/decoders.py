@@ -22,9 +22,10 @@ from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixErr
 from skelmix.experiments.rows import read
 from skelmix.federated.ledger import Ledger
 from skelmix.plan import Plan
-from skelmix.secagg import messages
+from skelmix.secagg import messages, stored
 from skelmix.secagg.client import Client
 from skelmix.secagg.keys import KeyPair
+from skelmix.secagg.settings import Phase
 
 SCRATCH = Path(tempfile.gettempdir())
 
@@ -120,6 +121,12 @@ def _restore(data: bytes) -> None:
 CHANNEL = KeyPair(b"c" * 32)
 
 
+def _joined_state() -> bytes:
+    kept = stored.Round(EXAMPLES[messages.ShareRequest], bytearray(32), bytearray(32), b"o" * 33)
+    kept.held, kept.sharers = {1: b"h" * 66}, b"\x03"
+    return stored.to_bytes(5, Phase.UNMASK, kept)
+
+
 def _npy(array: np.ndarray) -> bytes:
     out = io.BytesIO()
     np.save(out, array)
@@ -179,7 +186,13 @@ DECODERS = {
                 data[: -messages.CHECKSUM_BYTES] + messages._checksum(data[: -messages.CHECKSUM_BYTES])
             ),
         ),
-        Decoder("client-state", _restore, (Client(5, CHANNEL).secret_state(),), (CorruptState,)),
+        Decoder(
+            "client-state",
+            _restore,
+            (Client(5, CHANNEL).secret_state(), _joined_state()),
+            (CorruptState,),
+            lambda data: stored.with_digest(data[: -stored.DIGEST_BYTES]),
+        ),
         Decoder(
             "packed",
             lambda data: (

@@ -17,6 +17,7 @@ from fuzz.mutations import mutate
 from skelmix.cli.rows import open_rows
 from skelmix.datasets import idx
 from skelmix.errors import CorruptState, InvalidInput
+from skelmix.secagg import stored
 
 RUNS = {"plan": 60, "parquet": 150, "ledger": 600, "csv": 800, "idx-file": 800, "npy": 800}
 
@@ -82,11 +83,11 @@ def test_a_small_gzip_file_that_unpacks_to_much_is_refused(tmp_path, monkeypatch
 def test_a_stored_state_cannot_ask_for_memory():
     """The place of a 32-byte secret holds a number: it must not become an array of that length."""
     request = DECODERS["messages"].seeds[1]
-    state = [1, 5, "masked", request, b"m" * 32, b"s" * 32, b"o" * 33, [], b"", b""]
-    assert DECODERS["client-state"].accepts(msgpack.packb(state))
+    state = [stored.VERSION, 5, "masked", request, b"m" * 32, b"s" * 32, b"o" * 33, [], b"", b""]
+    assert DECODERS["client-state"].accepts(stored.with_digest(msgpack.packb(state)))
     for place in (4, 5):
         state[place] = 2**40
-        assert not DECODERS["client-state"].accepts(msgpack.packb(state))
+        assert not DECODERS["client-state"].accepts(stored.with_digest(msgpack.packb(state)))
 
 
 def test_a_numpy_header_cannot_ask_for_memory(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from secagg_helper import cast, play
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
-from skelmix.secagg import messages
+from skelmix.secagg import messages, stored
 from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.failures import (
@@ -423,8 +423,29 @@ def test_damaged_or_foreign_states_are_refused():
     _, clients, _ = up_to("masked", CURIOUS)
     client = clients[10]
     good = client.secret_state()
-    for bad in (b"", good[:-1], good + b"\0", clients[11].secret_state(), b"\x93\x01\x0a\xa3nap"):
+    nap = stored.with_digest(b"\x93\x02\x0a\xa3nap")
+    for bad in (b"", good + b"\0", clients[11].secret_state(), nap, stored.with_digest(b"")):
         refuses(CorruptState, lambda: client.restore(bad), client.secret_state)  # noqa: B023
+
+
+@pytest.mark.parametrize("phase", ["advertise", "unmask"])
+def test_every_cut_and_every_flipped_bit_of_a_stored_state_is_noticed(phase):
+    _, clients, _ = up_to(phase, CURIOUS, n=3) if phase == "unmask" else (None, cast(3, CURIOUS)[1], None)
+    client = clients[10]
+    good = client.secret_state()
+    fresh = Client(10, client._channel)
+    before = fresh.secret_state()
+    for length in range(len(good)):
+        with pytest.raises(CorruptState):
+            fresh.restore(good[:length])
+    for place in range(8 * len(good)):
+        flipped = bytearray(good)
+        flipped[place // 8] ^= 1 << place % 8
+        with pytest.raises(CorruptState):
+            fresh.restore(bytes(flipped))
+    assert fresh.secret_state() == before
+    fresh.restore(good)
+    assert fresh.secret_state() == good
 
 
 @BOTH

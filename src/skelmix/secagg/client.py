@@ -8,18 +8,15 @@ leaves in the clear.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import msgpack
-
 from skelmix.encoding.wrapping import pack
-from skelmix.errors import CorruptState
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.secagg import checks, masking, messages, sharing
+from skelmix.secagg import checks, masking, messages, sharing, stored
 from skelmix.secagg import settings as rules
 from skelmix.secagg.attendance import Attendance
-from skelmix.secagg.failures import MalformedMessage, OutOfOrder, UnsafeRequest, WrongRound
+from skelmix.secagg.failures import OutOfOrder, UnsafeRequest, WrongRound
 from skelmix.secagg.keys import (
     Identity,
     KeyPair,
@@ -35,26 +32,10 @@ from skelmix.secagg.keys import (
 from skelmix.secagg.messages import Message, ShareRequest
 from skelmix.secagg.settings import Phase, Settings
 from skelmix.secagg.sharing import SHARE_BYTES
+from skelmix.secagg.stored import Round
 from skelmix.validation import whole
 
 Accept = Callable[[ShareRequest], None]
-
-
-@dataclass(slots=True)
-class _Round:
-    """All that a client keeps between phases. Contains secrets."""
-
-    request: ShareRequest
-    mask_secret: bytearray
-    seed: bytearray
-    own_seed_share: bytes
-    held: dict[int, bytes] = field(default_factory=dict)  # neighbour -> its two shares, one after the other
-    sharers: bytes = b""
-    survivors: bytes = b""
-
-    def erase_masks(self) -> None:
-        for secret in (self.mask_secret, self.seed):
-            secret[:] = bytes(len(secret))
 
 
 class Client:
@@ -89,7 +70,7 @@ class Client:
         self._attendance = attendance
         self._least = least
         self._entropy = entropy or system_entropy()
-        self._round: _Round | None = None
+        self._round: Round | None = None
         self._agreed: dict[int, bytes] = {}  # channel secrets, kept for the next phase but never written out
 
     def advertise(self) -> bytes:
@@ -141,7 +122,7 @@ class Client:
         encoded = self._encode(answer, request)
         if self._attendance is not None:
             self._attendance.join(request.session, request.round)
-        self._round = _Round(request, bytearray(mask.secret_bytes()), bytearray(seed), own_seed_share)
+        self._round = Round(request, bytearray(mask.secret_bytes()), bytearray(seed), own_seed_share)
         self._agreed = agreed
         self.phase = Phase.MASKED
         return encoded
@@ -242,46 +223,12 @@ class Client:
         machine: an old state brought back would answer a second time. Channel key, identity and attendance
         are not part of it.
         """
-        state = self._round
-        body: list[Any] = [messages.VERSION, self.participant, self.phase.value]
-        if state is not None:
-            body += [
-                messages.encode(state.request),
-                bytes(state.mask_secret),
-                bytes(state.seed),
-                state.own_seed_share,
-                sorted(state.held.items()),
-                state.sharers,
-                state.survivors,
-            ]
-        packed: bytes = msgpack.packb(body, use_bin_type=True)
-        return packed
+        return stored.to_bytes(self.participant, self.phase, self._round)
 
     def restore(self, secret_state: bytes) -> None:
         """Continue from the same participant's `secret_state()`; else `CorruptState`, and no change."""
-        try:
-            version, participant, phase, *rest = msgpack.unpackb(secret_state, use_list=False)
-            state = None
-            if rest:
-                raw, mask_secret, seed, own, held, sharers, survivors = rest
-                if not all(type(part) is bytes for part in (mask_secret, seed, own, sharers, survivors)):
-                    raise TypeError(
-                        "bytes are expected"
-                    )  # bytearray(number) would be an array of that length
-                request = messages.decode(raw, ShareRequest, len(raw))
-                state = _Round(
-                    request, bytearray(mask_secret), bytearray(seed), own, dict(held), sharers, survivors
-                )
-            found = Phase(phase)
-        except (ValueError, TypeError, MalformedMessage, msgpack.UnpackException) as error:
-            raise CorruptState(
-                "the stored state of a secure-aggregation client is damaged: abandon the round"
-            ) from error
-        if version != messages.VERSION or participant != self.participant:
-            raise CorruptState(
-                "the stored state belongs to another version or participant: abandon the round"
-            )
-        self._round, self.phase, self._agreed = state, found, {}
+        self.phase, self._round = stored.from_bytes(secret_state, self.participant)
+        self._agreed = {}
 
     def _expect(self, phase: Phase) -> None:
         if self.phase is not phase:
@@ -290,7 +237,7 @@ class Client:
                 "a new round needs a new Client"
             )
 
-    def _state(self) -> _Round:
+    def _state(self) -> Round:
         if self._round is None:
             raise OutOfOrder("the client holds no round")
         return self._round

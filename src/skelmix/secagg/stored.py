@@ -1,0 +1,91 @@
+"""What a client keeps of a round between two phases, and the bytes in which it may be stored, SECRETS in them.
+
+The bytes end with the SHA-256 of the rest: a state that was cut, overwritten or bit-flipped is noticed and
+not used. The digest is no defence against somebody who can write the state; whoever can read it has the
+secrets anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from skelmix.errors import CorruptState
+from skelmix.secagg import messages
+from skelmix.secagg.failures import MalformedMessage
+from skelmix.secagg.messages import ShareRequest
+from skelmix.secagg.settings import Phase
+from skelmix.secagg.sharing import SHARE_BYTES
+
+VERSION = 2
+DIGEST_BYTES = 32
+
+
+@dataclass(slots=True)
+class Round:
+    """All that a client keeps between phases. Contains secrets."""
+
+    request: ShareRequest
+    mask_secret: bytearray
+    seed: bytearray
+    own_seed_share: bytes
+    held: dict[int, bytes] = field(default_factory=dict)  # neighbour -> its two shares, one after the other
+    sharers: bytes = b""
+    survivors: bytes = b""
+
+    def erase_masks(self) -> None:
+        for secret in (self.mask_secret, self.seed):
+            secret[:] = bytes(len(secret))
+
+
+def with_digest(body: bytes) -> bytes:
+    """The body and its SHA-256."""
+    return body + hashlib.sha256(body).digest()
+
+
+def to_bytes(participant: int, phase: Phase, state: Round | None) -> bytes:
+    """The stored form of a participant's round; `from_bytes` is its inverse."""
+    body: list[Any] = [VERSION, participant, phase.value]
+    if state is not None:
+        body += [
+            messages.encode(state.request),
+            bytes(state.mask_secret),
+            bytes(state.seed),
+            state.own_seed_share,
+            sorted(state.held.items()),
+            state.sharers,
+            state.survivors,
+        ]
+    return with_digest(msgpack.packb(body, use_bin_type=True))
+
+
+def from_bytes(data: bytes, participant: int) -> tuple[Phase, Round | None]:
+    """Phase and round of this participant; `CorruptState` for anything that `to_bytes` did not write."""
+    body = data[:-DIGEST_BYTES]
+    if with_digest(body) != data:
+        raise CorruptState("the stored state of a secure-aggregation client is damaged: abandon the round")
+    try:
+        version, owner, phase, *rest = msgpack.unpackb(body, use_list=False)
+        found, state = Phase(phase), _round(*rest) if rest else None
+    except (ValueError, TypeError, MalformedMessage, msgpack.UnpackException) as error:
+        raise CorruptState(
+            "the stored state of a secure-aggregation client is not one: abandon the round"
+        ) from error
+    if version != VERSION or owner != participant:
+        raise CorruptState("the stored state belongs to another version or participant: abandon the round")
+    return found, state
+
+
+def _round(
+    raw: bytes, mask_secret: bytes, seed: bytes, own: bytes, held: Any, sharers: bytes, survivors: bytes
+) -> Round:
+    # bytearray(number) would be an array of that length
+    if not all(type(part) is bytes for part in (raw, mask_secret, seed, own, sharers, survivors)):
+        raise TypeError("bytes are expected")
+    if not all(type(i) is int and type(pair) is bytes and len(pair) == 2 * SHARE_BYTES for i, pair in held):
+        raise TypeError("two shares of each neighbour are expected")
+    request = messages.decode(raw, ShareRequest, len(raw))
+    return Round(request, bytearray(mask_secret), bytearray(seed), own, dict(held), sharers, survivors)
