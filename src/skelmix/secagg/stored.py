@@ -1,4 +1,4 @@
-"""What a client keeps of a round between two phases, and the bytes in which it may be stored, SECRETS in them.
+"""What a client keeps of a round between two phases, and the bytes it may be stored in: SECRETS INCLUDED.
 
 The bytes end with the SHA-256 of the rest: a state that was cut, overwritten or bit-flipped is noticed and
 not used. The digest is no defence against somebody who can write the state; whoever can read it has the
