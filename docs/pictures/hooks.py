@@ -3,8 +3,10 @@ the studies with their pictures and rows, as `skelmix reproduce` left them in re
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 FEW = 4
+BENCH = re.compile(r"^<!-- bench: (\w+) -->$", re.MULTILINE)
 MARK = re.compile(r"^<!-- results: (\w+) -->$", re.MULTILINE)
 
 
@@ -37,8 +40,16 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the report of a study where a page says `<!-- results: name -->`."""
+    """Put the report of a study where a page says `<!-- results: name -->`, and the tables of a benchmark
+    where it says `<!-- bench: name -->`."""
+    markdown = BENCH.sub(lambda found: bench(found[1]), markdown)
     return MARK.sub(lambda found: report(found[1]), markdown)
+
+
+def bench(name: str) -> str:
+    """The tables of results/<name>.json, which `skelmix bench <name> --json` printed."""
+    module = import_module(f"skelmix.benchmarks.{name}")
+    return str(module.markdown(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))))
 
 
 def report(name: str) -> str:

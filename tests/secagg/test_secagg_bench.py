@@ -1,6 +1,8 @@
 """The benchmark runs, names its bars and prints; what it measures is not a matter for the suite."""
 
+import json
 import sys
+from pathlib import Path
 
 from rich.console import Console
 
@@ -23,6 +25,20 @@ def test_a_small_run_has_all_columns_and_bars():
     assert len(result["bars"]) == 3
     console = Console(width=160, record=True, quiet=True)
     console.print(secagg.table(result))
+    shown = secagg.markdown(result)
+    for row in result["rows"]:
+        assert f"| {row['participants']} | {row['bits']} | {row['degree']} |" in shown
+        assert f" {1000 * row['client_seconds']['share']:.2f} " in shown
+    assert all(bar["bar"] in shown for bar in result["bars"])
+
+
+def test_the_stored_result_met_the_bars_and_is_what_the_page_shows():
+    stored = json.loads((Path(__file__).parents[2] / "results/secagg.json").read_text())
+    assert len(stored["bars"]) == 5
+    assert all(bar["met"] for bar in stored["bars"])
+    assert stored["bars"] == secagg._bars(stored)  # computed from the rows, not written in
+    lines = secagg.markdown(stored).split("\n")
+    assert sum(line.startswith("| 50 | 8 |") for line in lines) == 1
 
 
 def test_bars_are_met_on_the_right_side_of_their_limit():

@@ -173,24 +173,21 @@ def _met(value: float, sign: str, limit: float) -> bool:
     return value >= limit if sign == ">=" else value < limit
 
 
-def table(result: dict[str, Any]) -> RenderableType:
-    """What `run` returned: milliseconds and bytes by number of participants, then the bars."""
-    shown = Table(
-        title=f"Secure aggregation, d = {result['dimension']:,}; milliseconds, medians over clients"
-    )
-    for name in (
+def _columns(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The names of the columns, and their cells: milliseconds and bytes."""
+    names = (
         "n",
         "bits",
         "degree",
         *PHASES,
         "masks",
         "keystream",
-        "unmask",
-        "unmask 10 %",
+        "server",
+        "server 10 %",
         "sent",
         "received",
-    ):
-        shown.add_column(name, justify="right")
+    )
+    rows: list[tuple[str, ...]] = [names]
     for r in result["rows"]:
         seconds = (
             *(r["client_seconds"][phase] for phase in PHASES),
@@ -199,14 +196,44 @@ def table(result: dict[str, Any]) -> RenderableType:
             r["server_unmask_seconds"],
             r["server_unmask_seconds_dropouts"],
         )
-        shown.add_row(
-            *(str(r[key]) for key in ("participants", "bits", "degree")),
-            *(f"{1000 * value:.2f}" for value in seconds),
-            *(f"{r[key]:,}" for key in ("bytes_sent", "bytes_received")),
+        rows.append(
+            (
+                *(str(r[key]) for key in ("participants", "bits", "degree")),
+                *(f"{1000 * value:.2f}" for value in seconds),
+                *(f"{r[key]:,}" for key in ("bytes_sent", "bytes_received")),
+            )
         )
-    bars = Table(title="Bars")
-    for name in ("what", "measured", "limit", "met"):
-        bars.add_column(name)
-    for bar in result["bars"]:
-        bars.add_row(bar["bar"], f"{bar['measured']:.4g}", bar["limit"], "yes" if bar["met"] else "NO")
+    return rows
+
+
+def _verdicts(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The names of the columns, and one row a bar."""
+    found = [
+        (bar["bar"], f"{bar['measured']:.4g}", bar["limit"], "yes" if bar["met"] else "NO")
+        for bar in result["bars"]
+    ]
+    return [("what", "measured", "limit", "met"), *found]
+
+
+def _title(result: dict[str, Any]) -> str:
+    return f"Secure aggregation, d = {result['dimension']:,}; milliseconds, medians over clients"
+
+
+def table(result: dict[str, Any]) -> RenderableType:
+    """What `run` returned, for people: one row for each number of participants and bits, then the bars."""
+    shown, bars = Table(title=_title(result)), Table(title="Bars")
+    for one, (names, *rows) in ((shown, _columns(result)), (bars, _verdicts(result))):
+        for name in names:
+            one.add_column(name, justify="right" if one is shown else "left")
+        for row in rows:
+            one.add_row(*row)
     return Group(shown, bars)
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The same two tables for a page."""
+    shown = []
+    for side, rows in (("--:", _columns(result)), ("---", _verdicts(result))):
+        names, *cells = (" | ".join(row) for row in rows)
+        shown.append("\n".join(f"| {row} |" for row in (names, " | ".join([side] * len(rows[0])), *cells)))
+    return f"{_title(result)}:\n\n" + "\n\n".join(shown)
