@@ -8,6 +8,7 @@ Nothing listens on another interface, Flower's files go to a temporary directory
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from skelmix.flower.loopback import Loopback
@@ -27,7 +28,7 @@ def main() -> None:
         f"num-clients={given.clients} num-rounds={given.rounds} epsilon={given.epsilon} {given.set}".strip()
     )
     with Loopback(given.clients) as fleet:
-        print(fleet.run(Path(__file__).parent, config=config, timeout=given.timeout))
+        fleet.run(Path(__file__).parent, config=config, timeout=given.timeout, echo=sys.stdout)
 
 
 if __name__ == "__main__":

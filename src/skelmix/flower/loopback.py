@@ -16,7 +16,7 @@ import tempfile
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, TextIO
 
 from skelmix.errors import SkelmixError
 from skelmix.validation import positive, whole
@@ -119,26 +119,34 @@ class Loopback:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def run(self, app: Path, *, config: str = "", timeout: float = 300.0) -> str:
-        """Run the app in `app` to its end; what its ServerApp wrote.
+    def run(
+        self, app: Path, *, config: str = "", timeout: float = 300.0, echo: TextIO | None = None
+    ) -> str:
+        """Run the app in `app` to its end; what its ServerApp wrote, also to `echo` while it is written.
 
         Raises `DeploymentFailed` when it fails or takes longer.
         """
         self.submit(app, config=config)
-        return self.wait(timeout)
+        return self.wait(timeout, echo)
 
     def submit(self, app: Path, *, config: str = "") -> None:
         """Start a run and return at once; `wait` for it next."""
         override = ("--run-config", config) if config else ()
         self._start("run", "flwr", "run", str(app), "loopback", "--stream", *override)
 
-    def wait(self, timeout: float) -> str:
+    def wait(self, timeout: float, echo: TextIO | None = None) -> str:
         """Wait for the end of the submitted run; what its ServerApp wrote."""
         positive(timeout=timeout)
-        try:
-            self.processes["run"].wait(timeout)
-        except subprocess.TimeoutExpired as error:
-            raise DeploymentFailed(f"the run did not end within {timeout:g} s\n{self.log('run')}") from error
+        end, shown, code = time.monotonic() + timeout, 0, None
+        while code is None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self.processes["run"].wait(0.5)
+            if code is None and time.monotonic() > end:
+                raise DeploymentFailed(f"the run did not end within {timeout:g} s\n{self.log('run')}")
+            if echo is not None:
+                text = self.log("run")
+                print(text[shown:], end="", file=echo, flush=True)
+                shown = len(text)
         del self.processes["run"]
         listed = json.loads(self._flwr("ls", "loopback", "--format", "json", timeout=60.0))
         status = str(listed["runs"][0]["status"])
