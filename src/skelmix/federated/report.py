@@ -151,4 +151,5 @@ def _panel(name: str, title: str, lines: list[tuple[str, list[int], list[float]]
         "showlegend": len(lines) > 1,
     }
     content = json.dumps([data, layout]).replace("</", "<\\/")
-    return f'<div id="{name}"></div><script>(([d,l])=>Plotly.newPlot("{name}",d,l))({content})</script>'
+    draw = f'(([d,l])=>Plotly.newPlot("{name}",d,l,{{displaylogo:false,responsive:true}}))'
+    return f'<div id="{name}"></div><script>{draw}({content})</script>'
