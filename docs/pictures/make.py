@@ -141,20 +141,20 @@ def kappa() -> None:
 
 
 def error_against_bits() -> None:
-    """Predicted error over the central Gaussian's, every mechanism, in the paper's training setting."""
+    """Predicted error over the central Gaussian's, every mechanism at its own best scale, in the paper's
+    training setting."""
     from skelmix.errors import SkelmixError
     from skelmix.plan import Cohort, PrivacyTarget, plan
 
     widths = (2, 3, 4, 5, 6, 7, 8, 10, 12)
     lines = [
         ("SMM, tight bound", "smm", "tight", BLUE, "o"),
-        ("DGM, tight bound, SMM's scale", "dgm", "rdp", GREEN, "s"),
+        ("DGM, tight bound", "dgm", "tight", GREEN, "s"),
         ("SMM, paper's bound", "smm", "paper", ORANGE, "^"),
         ("Skellam", "skellam", "paper", PINK, "D"),
         ("DDG", "ddg", "paper", INK, "v"),
         ("cpSGD", "cpsgd", "tight", "#999933", "x"),
     ]
-    scales: dict[int, float] = {}
     silent: list[str] = []
     figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
     for label, mechanism, bound, colour, marker in lines:
@@ -164,12 +164,10 @@ def error_against_bits() -> None:
                 chosen = plan(
                     PrivacyTarget(3.0, 1e-5), dimension=63_610, bits=bits, rounds=1_000,
                     mechanism=mechanism, bound=bound, alignment=0.02, cohort=Cohort(240, 60_000),
-                    scale=scales.get(bits) if mechanism == "dgm" else None,
                 )  # fmt: skip
             except SkelmixError as error:
                 print(f"{label}, {bits} bits: {error}")
                 continue
-            scales.setdefault(bits, chosen.mechanism.scale)
             points.append((bits, chosen.predicted.unbiased / chosen.central_gaussian_mse))
             print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({chosen.report.bound})", flush=True)
         silent += [] if points else [label]
@@ -193,6 +191,104 @@ def error_against_bits() -> None:
     axes.minorticks_off()
     axes.legend(frameon=False)
     save(figure, "error_against_bits.png")
+
+
+def trade_off() -> None:
+    """Type II against type I error of one release of 6-bit training, with its certificates and the Gaussian.
+
+    The release is exact but for the grid: the privacy loss of 65,536 equal coordinates, convolved.
+    """
+    from scipy.special import ndtr, ndtri
+
+    from skelmix.accounting.gaussian_dp import flat_certificate, gdp_certificate
+    from skelmix.noise.laws import Skellam
+
+    law, radius, dimension, slack = Skellam(29.8), 12.0, 65_536, 1e-10
+    x = radius / np.sqrt(dimension)
+    certificates = {
+        "gdp": gdp_certificate(law, radius, dimension, slack),
+        "flat": flat_certificate(law, radius, 5 * x, dimension, slack),
+    }
+    grid, cells = 2e-5, 2**20
+    k = np.arange(-90, 91)
+    without, with_it = law.pmf(k), (1 - x) * law.pmf(k) + x * law.pmf(k - 1)
+    loss = np.log(with_it / without) / grid
+    cell = np.floor(loss).astype(int)
+    low, high = np.exp(cell * grid), np.exp((cell + 1) * grid)
+    up = (with_it / without - low) / (high - low)  # split so that both laws keep their mass
+    mass = np.zeros(cells)  # tilted half way between the laws: both tails keep their digits
+    np.add.at(mass, cell % cells, without * (1 - up) * np.sqrt(low))
+    np.add.at(mass, (cell + 1) % cells, without * up * np.sqrt(high))
+    summed = np.maximum(np.fft.fftshift(np.fft.irfft(np.fft.rfft(mass) ** dimension, cells)), 0)
+    half = np.exp((np.arange(cells) - cells // 2) * grid / 2)
+    first, second = np.cumsum((summed / half)[::-1])[::-1], np.cumsum(summed * half)
+    figure, panels = plt.subplots(1, 2, figsize=(9.2, 4.3), layout="constrained")
+    a = ndtr(np.linspace(-6, 6, 400))
+    curves = [
+        ("Gaussian of the same variance", radius / np.sqrt(law.variance), GREY, (0, (1, 1))),
+        ("flat certificate", certificates["flat"].mu, ORANGE, "--"),
+        ("gdp certificate", certificates["gdp"].mu, GREEN, "-."),
+    ]
+    misses, alarms = second[:-1], first[1:]
+    seen = (alarms > 1e-7) & (misses > 1e-7)
+    release = {"color": BLUE, "linewidth": 2.6, "alpha": 0.55, "label": "the release itself"}
+    panels[0].plot(alarms, misses, **release)
+    panels[1].plot(alarms[seen], -ndtri(alarms[seen]) - ndtri(misses[seen]), **release)
+    for label, mu, colour, style in curves:
+        look = {"color": colour, "linestyle": style, "label": f"{label}, μ = {mu:.3f}"}
+        panels[0].plot(a, ndtr(-ndtri(a) - mu), **look)
+        panels[1].plot([1e-7, 1 - 1e-7], [mu, mu], **look)
+        print(f"{label}: {mu:.4f}")
+    panels[0].set(xlim=(0, 1), ylim=(0, 1), xlabel="type I error", ylabel="type II error")
+    panels[0].plot([0, 1], [1, 0], color=INK, linewidth=0.7)
+    panels[0].text(0.54, 0.53, "nothing to learn", rotation=-40, ha="center", va="center", fontsize=10)
+    panels[1].set(xscale="logit", xlim=(1e-7, 1 - 1e-4), ylim=(1.545, 1.585), xlabel="type I error")
+    panels[1].set_ylabel("μ of a Gaussian with\nthe same two errors")
+    panels[1].set_xticks((1e-6, 1e-4, 1e-2, 0.5, 0.99), ("1e-6", "1e-4", "0.01", "0.5", "0.99"))
+    panels[1].minorticks_off()
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    save(figure, "trade_off.png")
+
+
+def noise_against_bits() -> None:
+    """Standard deviation of the summed noise over the central Gaussian's (PLD), by bound, at the planner's
+    scale of each."""
+    from skelmix.errors import SkelmixError
+    from skelmix.plan import Cohort, PrivacyTarget, plan
+
+    widths = tuple(range(4, 13))
+    looks = {"paper": (ORANGE, "^"), "rdp": (PINK, "s"), "gdp": (GREEN, "D"), "flat": (BLUE, "o")}
+    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    for bound, (colour, marker) in looks.items():
+        points = []
+        for bits in widths:
+            try:
+                chosen = plan(
+                    PrivacyTarget(3.0, 1e-5), dimension=65_536, bits=bits, rounds=1_000, bound=bound,
+                    alignment=0.02, cohort=Cohort(240, 60_000),
+                )  # fmt: skip
+            except SkelmixError as error:
+                print(f"{bound}, {bits} bits: {error}")
+                continue
+            deviation = np.sqrt(2 * chosen.mechanism.total_noise) / chosen.mechanism.scale
+            points.append((bits, deviation / np.sqrt(chosen.central_gaussian_mse)))
+            print(f"{bound}, {bits} bits, γ = {chosen.mechanism.scale:g}: {points[-1][1]:.4f}", flush=True)
+        axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=bound)
+    renyi = np.sqrt(chosen.central_gaussian_mse_rdp / chosen.central_gaussian_mse)
+    axes.axhline(1, color=GREY, linewidth=0.9, linestyle="--")
+    axes.axhline(renyi, color=GREY, linewidth=0.9, linestyle=":")
+    for height, name in ((1.0, "PLD"), (renyi, "Rényi")):
+        axes.text(widths[-1] + 0.5, height, f"central,\n{name}", fontsize=10, color=GREY, va="center")
+    axes.set(
+        xlabel="bits a coordinate",
+        ylabel="noise of the sum,\nover the central Gaussian's",
+        title="SMM, ε = 3, δ = 1e-5, d = 65,536, 240 of 60,000, 1,000 rounds",
+    )
+    axes.title.set_fontsize(10)
+    axes.set_xticks(widths)
+    axes.legend(frameon=False, title="bound")
+    save(figure, "noise_against_bits.png")
 
 
 def accuracy_against_bits() -> None:
@@ -290,7 +386,16 @@ def secagg_round() -> None:
 
 PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
-    for one in (pipeline, coordinate_law, kappa, error_against_bits, accuracy_against_bits, secagg_round)
+    for one in (
+        pipeline,
+        coordinate_law,
+        kappa,
+        error_against_bits,
+        trade_off,
+        noise_against_bits,
+        accuracy_against_bits,
+        secagg_round,
+    )
 }
 
 if __name__ == "__main__":
