@@ -1,18 +1,21 @@
-"""Arrays as vectors, the draw of cohorts, waiting."""
+"""Arrays as vectors, the draw of cohorts, waiting, what a node remembers."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 import skelmix as sk
-from skelmix.errors import InvalidInput, RoundFailed
+from skelmix.errors import CorruptState, InvalidInput, ProtocolError, RoundFailed
 from skelmix.flower import dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
 from skelmix.flower.draw import draw
+from skelmix.flower.memory import Memory
+from skelmix.flower.records import RECORD, Request
 
 
 def test_moving_by_the_difference_gives_the_other_model_back(arrays):
@@ -104,3 +107,42 @@ def test_a_strategy_may_make_the_fixed_draw_itself():
 def test_too_few_nodes_for_the_sampling_rate_fail_the_round():
     with pytest.raises(RoundFailed, match="more often"):
         draw(sk.Cohort(3, 9, sampling="fixed"), {1, 2, 3, 4})
+
+
+SOUND = {
+    "mechanism": {"bits": 8, "dimension": 4},
+    "rounds": 1,
+    "cohort": {"expected": 4, "population": 4, "sampling": "none"},
+}
+
+
+def test_a_sound_memory_is_read():
+    facts = Memory(RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), "words": 4})})).plan_facts()
+    assert (facts.rounds, facts.words, facts.bits, facts.dimension) == (1, 4, 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("channel", b"short", Memory.channel),
+        ("channel", "text", Memory.channel),
+        ("attendance", b"\xc1", Memory.attendance),
+        ("plan", "{", Memory.plan_facts),
+        ("plan", "[" * 100_000, Memory.plan_facts),
+        ("plan", '{"mechanism": {}}', Memory.plan_facts),
+        ("plan", json.dumps(SOUND | {"rounds": "1"}), Memory.plan_facts),
+        ("plan", json.dumps(SOUND | {"cohort": {}}), Memory.plan_facts),
+        ("words", 1.5, Memory.plan_facts),
+        ("last-round", True, lambda memory: memory.last_round),
+    ],
+)
+def test_a_damaged_memory_is_named_and_not_used(name, value, read):
+    state = RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), name: value})})
+    with pytest.raises(CorruptState, match="damaged"):
+        read(Memory(state))
+
+
+def test_a_version_that_is_not_a_number_is_not_the_version():
+    for version in (True, 1.0, "1"):
+        with pytest.raises(ProtocolError, match="version"):
+            Request.from_record(ConfigRecord({"version": version, "digest": "d"}))

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 import os
+import sys
 import tempfile
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgpack
 import numpy as np
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # typer, which Flower loads, uses a name of old
+    from flwr.app import ConfigRecord, RecordDict
 
 from skelmix.cli.rows import open_rows
 from skelmix.datasets.idx import parse_idx, read_idx
@@ -21,13 +31,16 @@ from skelmix.encoding.wrapping import pack, unpack
 from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixError
 from skelmix.experiments.rows import read
 from skelmix.federated.ledger import Ledger
+from skelmix.flower.memory import Memory
+from skelmix.flower.records import RECORD, Answer, Request
 from skelmix.plan import Plan
 from skelmix.secagg import messages, stored
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.keys import KeyPair
 from skelmix.secagg.settings import Phase
 
-SCRATCH = Path(tempfile.gettempdir())
+SCRATCH = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())  # no disk
 
 
 @dataclass(frozen=True)
@@ -51,7 +64,7 @@ class Decoder:
 
 
 def _file(suffix: str, reader: Callable[[Path], object], data: bytes) -> object:
-    path = SCRATCH / f"skelmix-fuzz-{os.getpid()}-{id(reader)}{suffix}"
+    path = SCRATCH / f"skelmix-fuzz-{os.getpid()}{suffix}"
     path.write_bytes(data)
     try:
         return reader(path)
@@ -146,6 +159,76 @@ def _idx(dimensions: int = 2, kind: int = 8) -> bytes:
     return bytes([0, 0, kind, dimensions]) + (2).to_bytes(4, "big") * dimensions + bytes(2**dimensions)
 
 
+class NotARecord(Exception):
+    """Flower itself does not take these bytes for a record."""
+
+
+def _record(data: bytes) -> ConfigRecord:
+    """Any record that Flower could hand over: names and values in turn, in msgpack, up to what is damaged."""
+    unpacker, items = msgpack.Unpacker(), []
+    unpacker.feed(data)
+    with suppress(ValueError, msgpack.UnpackException):
+        items.extend(unpacker)  # keeps what came before the damage
+    try:
+        return ConfigRecord({str(name): value for name, value in zip(items[::2], items[1::2], strict=False)})
+    except TypeError as error:
+        raise NotARecord from error
+
+
+def _packed(record: ConfigRecord) -> bytes:
+    return b"".join(msgpack.packb(item) for pair in record.items() for item in pair)
+
+
+def _request(data: bytes) -> None:
+    record = _record(data)
+    request = Request.from_record(record)
+    optional = ("plan", "signature")
+    assert dict(request.to_record()) == {k: v for k, v in record.items() if v or k not in optional}
+
+
+def _answer(data: bytes) -> None:
+    """A broken client is a client that did not answer: nothing is refused, whatever the record says."""
+    answer = Answer.from_content(RecordDict({RECORD: _record(data)}))
+    assert all(type(part) is bytes for part in answer.parts.values())
+    assert all(type(reason) is str and len(reason) <= 500 for reason in answer.refused.values())
+    assert not answer.parts.keys() & answer.refused.keys()
+    assert Answer.from_content(RecordDict({RECORD: answer.to_record()})) == answer
+
+
+def _memory(data: bytes) -> None:
+    memory = Memory(RecordDict({RECORD: _record(data)}))
+    assert type(memory.plan_digest) is str
+    assert type(memory.last_round) is int
+    assert type(memory.secrets) is bytes
+    assert all(type(number) is int for number in memory.open_round)
+    memory.channel()
+    memory.attendance()
+    facts = memory.plan_facts()
+    assert min(facts.rounds, facts.bits, facts.dimension) >= 1
+
+
+def _node_state() -> bytes:
+    state, joined = RecordDict(), Attendance()
+    joined.join(b"s" * 16, 1)
+    memory = Memory(state)
+    memory.channel()
+    memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
+    memory.spend(1)
+    memory.join(1, 4, joined)
+    memory.keep(b"secrets")
+    return _packed(state.config_records[RECORD])
+
+
+def _unproved() -> Callable[[bytes], object]:
+    """`Plan.from_json` in a copy of its module that proves no claim: parsing and the checks of the fields."""
+    spec = importlib.util.spec_from_file_location("fuzzed_plan", sys.modules["skelmix.plan"].__file__)
+    module = sys.modules["fuzzed_plan"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.claim = lambda *args, **named: SimpleNamespace(epsilon=0.0)
+    module._predicted = module._central_multiplier = lambda *args: 1.0
+    return module.Plan.from_json
+
+
 PLAN = {
     "format": 1,
     "target": {"epsilon": 3.0, "delta": 1e-5},
@@ -202,6 +285,23 @@ DECODERS = {
             (InvalidInput,),
         ),
         Decoder("plan", Plan.from_json, (json.dumps(PLAN).encode(),), (SkelmixError,)),
+        Decoder("plan-fields", _unproved(), (json.dumps(PLAN).encode(),), (SkelmixError,)),
+        Decoder(
+            "flower-request",
+            _request,
+            (
+                _packed(Request("d" * 64, {"share": b"s", "unmask": b"u"}, "{}", b"g" * 64).to_record()),
+                _packed(Request("d" * 64, {"advertise": b"a"}).to_record()),
+            ),
+            (ProtocolError, NotARecord),
+        ),
+        Decoder(
+            "flower-answer",
+            _answer,
+            (_packed(Answer({"share": b"s"}, {"masked": "policy: no"}).to_record()),),
+            (NotARecord,),
+        ),
+        Decoder("flower-memory", _memory, (_node_state(),), (CorruptState, NotARecord)),
         Decoder(
             "ledger",
             partial(_file, ".jsonl", _open_ledger),

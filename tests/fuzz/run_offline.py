@@ -1,6 +1,6 @@
 """Fuzz the decoders for as long as you like, outside the suite.
 
-    python tests/fuzz/run_offline.py --seconds 600 --corpus results/fuzz-corpus
+    python tests/fuzz/run_offline.py --seconds 600 --only ledger --only plan-fields
     python tests/fuzz/run_offline.py --atheris messages -- -runs=10000000   # coverage-guided, needs atheris
 
 Each decoder gets the same time. Inputs that end in a new way (another outcome, at other lines) are kept in
@@ -51,7 +51,7 @@ def fuzz(decoder: Decoder, seconds: float, corpus: Path, chance: random.Random) 
     pool = list(decoder.seeds)
     if folder.exists():
         pool += [path.read_bytes() for path in sorted(folder.iterdir()) if not path.name.startswith("crash-")]
-    seen: set[tuple[str, ...]] = set()
+    seen = {outcome(decoder, data) for data in pool}
     runs = crashes = accepted = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -82,7 +82,9 @@ def guided(name: str, rest: list[str], corpus: Path) -> None:
     folder = corpus / name
     for seed in decoder.seeds:
         kept(folder, seed)
-    for module in ("messages", "ledger", "idx", "rows", "plan", "registry", "wrapping", "client"):
+    for module in (
+        "messages", "stored", "ledger", "idx", "rows", "plan", "registry", "wrapping", "records", "memory"
+    ):  # fmt: skip
         for loaded in [m for n, m in sys.modules.items() if n.startswith("skelmix.") and n.endswith(module)]:
             for key, value in vars(loaded).items():
                 if getattr(value, "__module__", None) == loaded.__name__ and hasattr(value, "__code__"):

@@ -13,10 +13,11 @@ from typing import Any
 from flwr.app import ConfigRecord, RecordDict
 
 from skelmix.cohort import Cohort
-from skelmix.errors import CorruptState
+from skelmix.errors import CorruptState, InvalidInput
 from skelmix.flower.records import RECORD
 from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.keys import KeyPair
+from skelmix.validation import whole
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,15 @@ class PlanFacts:
         return mechanism_from_dict(self.fields)
 
 
+def _damaged(name: str) -> CorruptState:
+    return CorruptState(f"the node's stored {name} is damaged: restart the run")
+
+
 class Memory:
-    """A typed view of one `ConfigRecord` in a node's state; every change is written through at once."""
+    """A typed view of one `ConfigRecord` in a node's state; every change is written through at once.
+
+    Reading what is not of the right kind raises `CorruptState`.
+    """
 
     def __init__(self, state: RecordDict) -> None:
         if RECORD not in state.config_records:
@@ -48,7 +56,7 @@ class Memory:
     def _get(self, name: str, kind: type[Any], default: Any) -> Any:
         value = self._record.get(name, default)
         if type(value) is not kind:
-            raise CorruptState(f"the node's stored {name} is damaged: restart the run")
+            raise _damaged(name)
         return value
 
     @property
@@ -75,7 +83,10 @@ class Memory:
         """The run's long-lived key, made on first use."""
         secret = self._get("channel", bytes, b"")
         if secret:
-            return KeyPair(secret)
+            try:
+                return KeyPair(secret)
+            except InvalidInput as error:
+                raise _damaged("channel") from error
         pair = KeyPair.generate()
         self._record["channel"] = pair.secret_bytes()
         return pair
@@ -91,16 +102,20 @@ class Memory:
 
     def plan_facts(self) -> PlanFacts:
         """The accepted plan, without proving it again: the text is the one that was proved."""
-        data = json.loads(self._get("plan", str, ""))
-        fields = data["mechanism"]
-        return PlanFacts(
-            cohort=Cohort(**data["cohort"]),
-            rounds=data["rounds"],
-            words=self._get("words", int, 0),
-            bits=fields["bits"],
-            dimension=fields["dimension"],
-            fields=fields,
-        )
+        try:
+            data = json.loads(self._get("plan", str, ""))
+            fields = data["mechanism"]
+            whole(1, rounds=data["rounds"], bits=fields["bits"], dimension=fields["dimension"])
+            return PlanFacts(
+                cohort=Cohort(**data["cohort"]),
+                rounds=data["rounds"],
+                words=self._get("words", int, 0),
+                bits=fields["bits"],
+                dimension=fields["dimension"],
+                fields=fields,
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise _damaged("plan") from error
 
     def spend(self, round_number: int) -> None:
         """From now on no vector is made for this round or an earlier one."""

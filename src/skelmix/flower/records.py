@@ -72,7 +72,7 @@ class Request:
         values = dict(record)
         version, digest = values.pop("version", None), values.pop("digest", None)
         plan, signature = values.pop("plan", ""), values.pop("signature", b"")
-        if version != VERSION:
+        if type(version) is not int or version != VERSION:
             raise ProtocolError(
                 f"the server speaks version {version!r}, this client {VERSION}: update the older one"
             )
