@@ -11,15 +11,17 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+from accounting.profiles import convolved_profiles, gaussian_profile
 from audit_helper import canary_plan
 from skelmix.audit.canaries import audit_training
 from skelmix.audit.release import audit_release
 from skelmix.audit.repeats import agreement_p_value
 from skelmix.claim import Cohort, claim
+from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.wrapping import wrap
 from skelmix.errors import RoundFailed
 from skelmix.federated import sampling
-from skelmix.mechanisms import FlatClip, SkellamMixture
+from skelmix.mechanisms import FlatClip, L2Clip, SkellamMixture
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise import entropy as entropy_module
 from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy
@@ -84,6 +86,37 @@ class LostShare(SkellamMixture):
 def test_the_distinguishing_game_catches(defect, fields):
     assert holds(SkellamMixture, **fields)
     assert not holds(defect, **fields)
+
+
+class NoLinfClip(SkellamMixture):
+    def _clip(self, x):
+        return L2Clip().apply(x, self.radius)
+
+
+def over_the_flat_certificate(kind):
+    """Largest quotient of the exact privacy profile, of what the encoder rounds, and its flat certificate's.
+
+    The vector is within the L2 norm, but rotation turns it into a few coordinates of 1/4 each, far above b.
+    """
+    mechanism = kind(dimension=65_536, bits=8, scale=1.2, clip_norm=1.0, total_noise=1.0, clip=FlatClip(0.03))
+    certificate = mechanism.certificate("flat", 1e-10)
+    spikes = np.zeros(65_536)
+    spikes[:23] = 0.25
+    vector = unrotate(spikes / mechanism.scale, mechanism.rotation_seed, 0, dimension=65_536)
+    rounded_next, _ = mechanism._prepared(0, vector[None], 0)
+    values, counts = np.unique(np.abs(rounded_next).round(6), return_counts=True)
+    coordinates = [(x, count) for x, count in zip(values, counts, strict=True) if x > 0]
+    epsilons = np.linspace(0, 8, 41)
+    profiles = convolved_profiles(mechanism.accounted_law, coordinates, epsilons, 60)
+    allowed = gaussian_profile(epsilons, certificate.mu) + certificate.slack
+    return max(float((profile / allowed).max()) for profile in profiles)
+
+
+def test_an_encoder_that_does_not_enforce_b_is_caught():
+    """The flat certificate is about vectors with |x_j| <= b. Without that clip events of probability 1e-9
+    break it: too rare for a game, so this one is computed."""
+    assert over_the_flat_certificate(SkellamMixture) < 1
+    assert over_the_flat_certificate(NoLinfClip) > 2
 
 
 def test_a_lost_share_cannot_be_opened():
@@ -161,8 +194,6 @@ class SameSigns(SkellamMixture):
 def test_rotation_signs_that_are_reused_are_caught_where_it_matters():
     """A vector that one rotation makes a spike loses most of its length to the flat clip in that round. With
     fresh signs every round the loss averages out; with the same signs it never does."""
-    from skelmix.encoding.rotation import unrotate
-
     rounds, dimension = 64, 256
     spike = np.zeros(dimension)
     spike[0] = 1.0
