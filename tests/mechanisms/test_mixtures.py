@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from skelmix.encoding.threads import at_most
 from skelmix.encoding.wrapping import unwrap
 from skelmix.mechanisms import (
     Binomial,
@@ -197,14 +198,16 @@ def test_memory_does_not_grow_with_the_participants():
     mechanism = SkellamMixture(dimension=d, bits=8, scale=64.0, clip_norm=1.0, total_noise=50.0, shares=50)
     row = np.ones(d, np.float32)
     peaks = []
-    for count in (200, 1000):
+    for threads, count in ((1, 100), (1, 1000), (2, 1000)):
         mechanism.encode_sum(row, round=0, participants=count)
         tracemalloc.start()
-        mechanism.encode_sum((row for _ in range(count)), round=0)
+        with at_most(threads):
+            mechanism.encode_sum((row for _ in range(count)), round=0)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.25 * peaks[0]
-    assert peaks[1] < 1000 * d  # 1000 vectors of float32 are 4000·d
+    assert peaks[1] < 1.05 * peaks[0]
+    assert peaks[2] < 4 * peaks[0]  # two at work, at most two more waiting
+    assert peaks[2] < 1000 * d  # 1000 vectors of float32 are 4000·d
 
 
 def test_noise_for_a_multiplier_is_the_gaussians_when_noise_is_wide():

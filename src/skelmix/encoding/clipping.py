@@ -27,6 +27,7 @@ MAX_BOUND = 2.0**52  # above it the integers themselves are not told apart in fl
 MIN_BOUND = 2.0**-400  # below it squares underflow
 _TWO_U = 2.0**-52
 _TINY = 2.0**-1074
+_LARGEST_NORM = 2.0**100  # above it squares may overflow in float32
 _ANY_ORDER = {"reassoc", "contract"}  # the error bound holds for every order of summation: let it vectorise
 
 
@@ -63,7 +64,7 @@ def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_
 
     With |x| = k + p (k whole, 0 <= p < 1) the clipped quantity is v = x² + p - p² = k² + (2k+1)·p, Eq. (4):
     the straight line between k² and (k+1)². (The printed line 3 has a plus before p²; Eq. (4) has the
-    minus.) If the v of a row add up to more than c they are scaled to c and mapped back exactly: k' = ⌊√v⌋,
+    minus.) If the v of a row add up to more than c they are scaled to c and mapped back: k' = ⌊√v⌋,
     p' = (v - k'²)/(2k'+1). Then coordinates are clamped to the integer `linf` >= 1, as Theorem 5 asks for
     the ceiling. Works in place on a C-contiguous (n, d) float array; returns which
     rows changed and how many coordinates were clamped. A row
@@ -204,7 +205,7 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
     for row in range(x.shape[0]):
         line = x[row]
         norm = mixture_norm(line)
-        if not math.isfinite(norm):
+        if not norm < _LARGEST_NORM:
             if not _shrink_if_overflowing(line):
                 return row, 0
             # undo the division as far as the integer grid reaches, so that large rows keep their direction
@@ -217,7 +218,7 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
             if tries == 8:
                 line[:] = 0
                 break
-            _shrink(line, c / norm * margin, shade)
+            _shrink(line, x.dtype.type(c / norm * margin), x.dtype.type(shade))
             norm = mixture_norm(line)
             tries += 1
         clamped = _clip_linf(x[row : row + 1], linf)
@@ -227,13 +228,15 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _shrink(line: Any, factor: float, shade: float) -> None:
+def _shrink(line: Any, factor: Any, shade: Any) -> None:
     """Each value becomes the y with v(y) = factor·v(|value|), times `shade` so that its rounding does not
-    go up, with the sign of the value. Without branches, so that it vectorises."""
+    go up, with the sign of the value: in the precision of the row, since the next check decides. Without
+    branches, so that it vectorises."""
+    one = line.dtype.type(1)
     for j in range(line.size):
-        size = abs(np.float64(line[j]))
+        size = abs(line[j])
         k = np.floor(size)
-        v = (k * k + (2.0 * k + 1.0) * (size - k)) * factor
-        k = np.floor(math.sqrt(v))
-        k -= np.float64(k * k > v)
-        line[j] = math.copysign((k + (v - k * k) / (2.0 * k + 1.0)) * shade, np.float64(line[j]))
+        v = (k * k + (k + k + one) * (size - k)) * factor
+        k = np.floor(np.sqrt(v))
+        k -= line.dtype.type(k * k > v)
+        line[j] = math.copysign((k + (v - k * k) / (k + k + one)) * shade, line[j])
