@@ -221,6 +221,46 @@ def test_prediction_matches_the_measured_error():
     assert np.mean(errors) == pytest.approx(plan.predicted.mse, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "bound", "by"),
+    [("smm", "rdp", "gdp"), ("smm", "gdp", "gdp"), ("skellam", "paper", "gdp"), ("dgm", "rdp", "gdp"),
+     ("gaussian", "rdp", "gaussian")],
+)  # fmt: skip
+def test_one_round_is_stated_as_gaussian_privacy_whichever_bound_gave_epsilon(mechanism, bound, by):
+    plan = paper_plan(mechanism=mechanism, bound=bound, scale=16.0, bits=12)
+    report = plan.report
+    assert (report.bound, report.mu_by, report.mu_missing) == (bound, by, "")
+    # it is the certificate's own number, and that of a Gaussian no larger than the mechanism's noise
+    name = "pld" if by == "gaussian" else by
+    proved = plan.mechanism.certificate(name, plan.slack)
+    assert (report.mu, report.slack) == (proved.mu, proved.slack)
+    deviation = math.sqrt(plan.mechanism.noise_variance(plan.mechanism.shares))
+    assert report.mu >= plan.mechanism.l2_sensitivity / deviation * (1 - 1e-12)
+    line = next(line for line in report.card().splitlines() if "-GDP" in line)
+    assert float(line.split("-GDP")[0].split()[-1]) >= report.mu
+    assert ("certificate" in line) == (bound != by)
+    assert Plan.from_json(plan.to_json()).report == report
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "bound", "why"),
+    [("smm", "paper", "smm with this clip has no"), ("ddg", "paper", "ddg has no"), ("smm", "rdp", "levels")],
+)
+def test_where_no_gaussian_privacy_is_stated_the_reason_is(mechanism, bound, why):
+    bits = 24 if bound == "rdp" else 12
+    report = paper_plan(mechanism=mechanism, bound=bound, scale=2.0**16 if bits == 24 else 16.0, bits=bits,
+                        allow_wrapping=True).report  # fmt: skip
+    assert (report.mu, report.mu_by, report.slack) == (None, None, 0.0)
+    assert why in report.mu_missing
+    assert f"no μ-GDP stated: {report.mu_missing}" in report.card()
+
+
+def test_what_is_printed_of_a_certificate_is_rounded_up():
+    report = replace(paper_plan(scale=16.0, bound="gdp").report, mu=0.12341, slack=1.2341e-9)
+    assert "0.1235-GDP up to total variation 1.235e-09" in report.card()
+    assert "total variation 1e-300" in replace(report, slack=1e-310).card()
+
+
 def test_the_card_says_what_is_promised_and_assumed():
     text = str(paper_plan(scale=64.0))
     for word in ("differential privacy", "zero vector", "survivors", "aggregator", "central Gaussian"):

@@ -16,7 +16,7 @@ from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve
 from skelmix.accounting.report import PrivacyReport
 from skelmix.cohort import Cohort as Cohort
 from skelmix.cohort import PrivacyTarget as PrivacyTarget
-from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.errors import InvalidInput, PrivacyUnattainable, SkelmixError
 from skelmix.mechanisms import CentralGaussian, Mechanism, Skellam
 from skelmix.validation import probability, whole
 
@@ -25,6 +25,8 @@ SLACK_SHARE = 0.02
 
 #: ε above which privacy-loss distributions are not used: what a certificate leaves out costs e^ε
 LARGEST_CERTIFIED = 50.0
+
+_MOST_LEVELS = 1e5  # of a certificate that is made for its statement only: about a second
 
 _FEW_ORDERS = DEFAULT_ORDERS[:47]  # any set of orders gives a bound; more cost time and are rarely better
 
@@ -48,6 +50,10 @@ def claim(
     names = usable_bounds(allowed, cohort, delta) if bound == "tight" else (bound,)
     claims = [_epsilon(mechanism, name, cohort, rounds, delta, slack) for name in names]
     best = min(claims, key=lambda one: one.epsilon)
+    stated, missing = best.certificate, ""
+    if stated is None:
+        allowance = _own_slack(mechanism, cohort, rounds, delta) if slack is None else slack
+        stated, missing = _gaussian_statement(mechanism, claims, allowance)
     return PrivacyReport(
         epsilon=best.epsilon,
         delta=delta,
@@ -59,8 +65,10 @@ def claim(
         min_survivors=cohort.min_survivors(cohort.expected),
         colluding=cohort.colluding,
         order=best.order,
-        mu=best.certificate.mu if best.certificate else None,
-        slack=best.certificate.slack if best.certificate else 0.0,
+        mu=stated.mu if stated else None,
+        slack=stated.slack if stated else 0.0,
+        mu_by=stated.kind if stated else None,
+        mu_missing=missing,
     )
 
 
@@ -99,9 +107,7 @@ def _epsilon(
             epsilon, order = rdp_epsilon(_curve(mechanism), cohort, rounds, delta)
         return _Epsilon(epsilon, bound, order=order or None)
     if slack is None:
-        like = closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
-        near, _ = rdp_epsilon(like, cohort, rounds, delta)
-        slack = slack_budget(PrivacyTarget(min(max(near, 1e-3), 50.0), delta), cohort, rounds)
+        slack = _own_slack(mechanism, cohort, rounds, delta)
     try:
         certificate = mechanism.certificate(bound, slack)
         epsilon = gaussian_dp.pld_epsilon(
@@ -110,6 +116,34 @@ def _epsilon(
     except PrivacyUnattainable:
         return _Epsilon(math.inf, bound)
     return _Epsilon(epsilon, bound, certificate=certificate)
+
+
+def _own_slack(mechanism: Mechanism, cohort: Cohort, rounds: int, delta: float) -> float:
+    """A good slack for a certificate: that for the ε of a Gaussian of the same variance."""
+    like = closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
+    near, _ = rdp_epsilon(like, cohort, rounds, delta)
+    return slack_budget(PrivacyTarget(min(max(near, 1e-3), 50.0), delta), cohort, rounds)
+
+
+def _gaussian_statement(
+    mechanism: Mechanism, claims: list[_Epsilon], slack: float
+) -> tuple[gaussian_dp.GaussianCertificate | None, str]:
+    """What holds of one round as μ-GDP where another bound gave ε: the certificate with the least μ of those
+    at hand, else the cheap one; without any, (None, why)."""
+    known = [one.certificate for one in claims if one.certificate]
+    if known:
+        return min(known, key=lambda one: one.mu), ""
+    name = next((one for one in mechanism.bounds if one in ("gdp", "pld")), None)
+    if name is None:
+        clip = " with this clip" if hasattr(mechanism, "clip") else ""
+        return None, f"{mechanism.name}{clip} has no Gaussian certificate"
+    reach = 10 * math.sqrt(mechanism.noise_variance(mechanism.shares)) + mechanism.l2_sensitivity
+    if name == "gdp" and not reach < _MOST_LEVELS:
+        return None, "not computed for this many noise levels; bound='gdp' does it"
+    try:
+        return mechanism.certificate(name, slack), ""
+    except SkelmixError as error:
+        return None, " ".join(str(error).split())
 
 
 def _sampling(cohort: Cohort) -> str:

@@ -30,6 +30,10 @@ class PrivacyReport:
     epsilon_aggregator is the same claim without amplification by sampling, for an adversary who knows who
     took part, over all rounds. Infinity means that no claim is made.
 
+    mu: one round, before sampling, is mu-GDP up to total variation `slack`, by the certificate `mu_by`
+    ("gdp", "flat", or "gaussian", the central one itself). It is stated whichever bound gave ε, and need not
+    lead to that ε. None when there is no certificate; `mu_missing` says why.
+
     Example:
 
         >>> report = PrivacyReport(
@@ -52,6 +56,8 @@ class PrivacyReport:
     order: int | None = None
     mu: float | None = None
     slack: float = 0.0
+    mu_by: str | None = None
+    mu_missing: str = ""
     neighbours: str = NEIGHBOURS
     unit: str = UNIT
     reproducible: bool = False
@@ -98,8 +104,11 @@ class PrivacyReport:
             f"  proved by             {self.bound}: {how}",
         ]
         if self.mu is not None:
-            extra = f" up to total variation {self.slack:.2g}" if self.slack else ""
-            lines.append(f"  one round             {_up(self.mu)}-GDP{extra}, before sampling")
+            extra = f" up to total variation {_up(self.slack)}" if self.slack else ""
+            by = f" (by the {self.mu_by} certificate)" if self.bound not in ("gdp", "flat", "pld") else ""
+            lines.append(f"  one round             {_up(self.mu)}-GDP{extra}, before sampling{by}")
+        elif self.mu_missing:
+            lines.append(f"  one round             no μ-GDP stated: {self.mu_missing}")
         lines.append(
             f"  against the aggregator ε = {_up(self.epsilon_aggregator)} (no amplification, all rounds)"
         )
@@ -111,5 +120,6 @@ def _up(value: float) -> str:
     """Four digits, rounded up: what is printed is never stronger than what was proved."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
+    value = max(value, 1e-300)  # below, the digits asked for are not there
     digits = 3 - math.floor(math.log10(abs(value)))
     return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:.6g}"
