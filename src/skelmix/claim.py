@@ -52,8 +52,9 @@ def claim(
     best = min(claims, key=lambda one: one.epsilon)
     stated, missing = best.certificate, ""
     if stated is None:
-        allowance = _own_slack(mechanism, cohort, rounds, delta) if slack is None else slack
-        stated, missing = _gaussian_statement(mechanism, claims, allowance)
+        stated, missing = _gaussian_statement(
+            mechanism, claims, lambda: slack or _own_slack(mechanism, cohort, rounds, delta)
+        )
     return PrivacyReport(
         epsilon=best.epsilon,
         delta=delta,
@@ -126,7 +127,7 @@ def _own_slack(mechanism: Mechanism, cohort: Cohort, rounds: int, delta: float) 
 
 
 def _gaussian_statement(
-    mechanism: Mechanism, claims: list[_Epsilon], slack: float
+    mechanism: Mechanism, claims: list[_Epsilon], slack: Callable[[], float]
 ) -> tuple[gaussian_dp.GaussianCertificate | None, str]:
     """What holds of one round as μ-GDP where another bound gave ε: the certificate with the least μ of those
     at hand, else the cheap one; without any, (None, why)."""
@@ -141,7 +142,7 @@ def _gaussian_statement(
     if name == "gdp" and not reach < _MOST_LEVELS:
         return None, "not computed for this many noise levels; bound='gdp' does it"
     try:
-        return mechanism.certificate(name, slack), ""
+        return mechanism.certificate(name, slack()), ""
     except SkelmixError as error:
         return None, " ".join(str(error).split())
 
