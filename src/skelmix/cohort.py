@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from skelmix.errors import InvalidInput
 from skelmix.validation import cohort_within, fraction, one_of, positive, probability, whole
@@ -41,7 +42,7 @@ class Cohort:
     Example:
 
         >>> cohort = Cohort(expected=40, population=1_000, dropout_tolerance=0.1, colluding=6)
-        >>> cohort.sampling_probability, cohort.min_survivors(40), cohort.shares(40)
+        >>> cohort.sampling_probability, cohort.min_survivors(40), int(cohort.shares(40))
         (0.04, 36, 30)
     """
 
@@ -62,7 +63,7 @@ class Cohort:
                 "part, "
                 "so make them equal or choose poisson or fixed sampling"
             )
-        if self.shares(self.expected) < 1:
+        if self.shares(self.expected) == 0:
             raise InvalidInput(
                 f"colluding = {self.colluding}: must be below the {self.min_survivors(self.expected)} "
                 "survivors of an expected "
@@ -76,9 +77,18 @@ class Cohort:
 
     def min_survivors(self, sampled: int) -> int:
         """Fewest participants, of `sampled` that started, with whom a sum may be opened."""
-        return max(1, math.ceil(sampled * (1 - self.dropout_tolerance) - 1e-9))
+        return max(1, math.ceil(sampled * self._kept))
 
-    def shares(self, sampled: int) -> int:
-        """Noise shares that are certain to be in an opened sum and unknown to the adversary; 0 when none
-        is."""
-        return max(0, self.min_survivors(sampled) - self.colluding)
+    def shares(self, sampled: int) -> Fraction:
+        """By how much the noise of a round is divided among `sampled` participants: what is certain to be in
+        an opened sum and unknown to the adversary, 0 when nothing is.
+
+        sampled·(1 - tolerance) - colluding, at most min_survivors - colluding and not rounded: so the noise
+        of a cohort that nobody leaves does not depend on its size (exactly, when one of the two is 0), and
+        does not tell whether somebody was sampled.
+        """
+        return max(Fraction(0), sampled * self._kept - self.colluding)
+
+    @property
+    def _kept(self) -> Fraction:
+        return 1 - Fraction(self.dropout_tolerance).limit_denominator(10**6)

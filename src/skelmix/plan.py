@@ -322,7 +322,7 @@ def account(
     """
     _check(mechanism, bound, dimension, clip_norm, bits, rounds, scale, alignment)
     validation.positive(noise=noise)
-    shares = cohort.shares(cohort.expected)
+    shares = math.ceil(cohort.shares(cohort.expected))
     each = noise if mechanism in ("smm", "skellam", "cpsgd") else noise**2
     total = each if mechanism == "gaussian" else each * shares
     one = _bounds(mechanism, bound, cohort, delta)[0]
@@ -407,7 +407,7 @@ def _bounds(name: str, bound: str, cohort: Cohort, delta: float) -> tuple[str, .
 
 
 def _build(common: _Settings, bound: str, scale: float, total_noise: float) -> Mechanism:
-    shares = common.cohort.shares(common.cohort.expected)
+    shares = math.ceil(common.cohort.shares(common.cohort.expected))
     fields: dict[str, Any] = {
         "dimension": common.dimension,
         "bits": common.bits,
@@ -465,7 +465,7 @@ def _finish(
 ) -> Plan:
     """The plan around a finished mechanism: its claim, proved here, and its predicted error."""
     validation.non_negative(slack=slack)
-    shares = 1 if isinstance(mechanism, CentralGaussian) else cohort.shares(cohort.expected)
+    shares = 1 if isinstance(mechanism, CentralGaussian) else math.ceil(cohort.shares(cohort.expected))
     if mechanism.shares != shares:
         raise InvalidInput(
             f"shares = {mechanism.shares}: the cohort has {shares} noise shares; make the plan anew"
@@ -517,7 +517,7 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
     if common.name == "gaussian":
         return 1.0
     # wider than the modulus is of no use, nor more levels than a sampler's table holds
-    most_variance = min(1e8 * common.cohort.shares(common.cohort.expected), 1e11)
+    most_variance = min(1e8 * float(common.cohort.shares(common.cohort.expected)), 1e11)
     widest = min(2.0**common.bits / 2, math.sqrt(most_variance)) / (central * common.clip_norm)
 
     def error(log_scale: float) -> float:

@@ -48,6 +48,8 @@ def test_a_run_prints_one_object_and_can_be_told_from_a_private_one(images, tmp_
     assert "NOT PRIVATE" in done.stderr
     assert [run["mechanism"] for run in found["runs"]] == ["smm", "gaussian"]
     assert found["runs"][1]["bound"] == "rdp"
+    both = found["runs"][1]["epsilon_by_bound"]
+    assert both["pld"] < both["rdp"] <= 20
 
 
 def test_an_id_column_makes_the_participants(images, tmp_path):

@@ -169,7 +169,8 @@ def test_the_ledger_is_charged_before_anyone_trains(fleet, plan, arrays):
 def test_noise_is_shared_among_the_fewest_survivors_of_the_roster(fleet, plan, arrays, encoded):
     grid = SecureGrid(fleet(), plan)
     grid.send_and_receive(train_messages(arrays, range(1, 4)))
-    assert {shares for _, shares, _ in encoded} == {plan.cohort.shares(3)} == {2}
+    assert {shares for _, shares, _ in encoded} == {plan.cohort.shares(3)}
+    assert 1 < plan.cohort.shares(3) <= plan.cohort.min_survivors(3) == 2
 
 
 def test_evaluation_passes_and_only_public_metrics_leave(fleet, plan, arrays):

@@ -86,11 +86,10 @@ class PrivacyReport:
         else:
             told.append(
                 f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, "
-                "secret "
-                "from those whom ε is claimed against. Dropouts do not depend on who was sampled, and "
-                "the level "
-                "of the summed noise is taken as the same with and without the participant (exact without "
-                "dropout tolerance and colluders). The aggregator knows who took part: see its own ε."
+                "secret from those whom ε is claimed against. Dropouts do not depend on who was sampled, and "
+                "the level of the summed noise is taken as the same with and without the participant (exact "
+                "while nobody drops out; see the docs, guarantee). The aggregator knows who took part: see "
+                "its own ε."
             )
         if self.reproducible:
             told.append("NOT PRIVATE: this run used reproducible randomness.")

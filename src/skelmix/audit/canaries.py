@@ -148,14 +148,18 @@ def run_with_canaries(
     for round in range(plan.rounds):
         sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, source)
         shares = cohort.shares(len(sampled))
-        if shares < 1:
+        if shares == 0:
             continue  # a round that cannot be opened releases nothing
         present = sampled[sampled < count]
         present = present[included[present]]
         vectors = np.zeros((max(1, len(present)), mechanism.dimension))
         vectors[np.arange(len(present)), present] = mechanism.clip_norm
         total = mechanism.encode_sum(
-            vectors, round=round, shares=shares, participants=max(len(vectors), shares), entropy=source
+            vectors,
+            round=round,
+            shares=shares,
+            participants=max(len(vectors), math.ceil(shares)),
+            entropy=source,
         )
         scores += mechanism.decode(total, round=round)[:count]
     return scores, included

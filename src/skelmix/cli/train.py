@@ -168,9 +168,11 @@ def _readable(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         mark = "" if row["private"] else f"  NOT PRIVATE (seed {row['seed']})"
+        other = [f"{e:.4g} by {b}" for b, e in row.get("epsilon_by_bound", {}).items() if b != row["bound"]]
+        also = f" ({', '.join(other)})" if other else ""
         lines += [
             f"{row['mechanism']} ({row['bound']}): accuracy {row['accuracy']:.4f} "
-            f"at ε = {row['epsilon']:.4g}, δ = {row['delta']:g}; "
+            f"at ε = {row['epsilon']:.4g}{also}, δ = {row['delta']:g}; "
             f"{row['rounds']} rounds, {row['seconds_per_round']:.3f} s each{mark}",
             f"  {row['report']}",
         ]

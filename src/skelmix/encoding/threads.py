@@ -39,8 +39,8 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
     """job(item) for every item, in no promised order.
 
     Items are pulled in the caller's thread, at most one ahead of the work (never with one worker), so a
-    generator of any length needs constant memory. The first failure stops the pulling and is raised when the jobs under way
-    have ended. The threads live for this call only, which keeps a later fork safe.
+    generator of any length needs constant memory. The first failure stops the pulling and is raised when the
+    jobs under way have ended. The threads live for this call only, which keeps a later fork safe.
     """
     source = iter(items)
     workers = worker_count()

@@ -82,7 +82,7 @@ def noisy_sum(
     what the protocol computes.
     """
     need, shares = plan.cohort.min_survivors(sampled), plan.cohort.shares(sampled)
-    if survivors < need or shares < 1:
+    if survivors < need or shares == 0:
         raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
     mechanism = plan.mechanism
     start, before = perf_counter(), seconds.gradients

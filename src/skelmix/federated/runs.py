@@ -134,7 +134,23 @@ def finish(trainer: Trainer, directory: Path, settings: RunSettings) -> tuple[Ru
         "mechanism": trainer.plan.mechanism.name,
         "bound": result.report.bound,
         "seed": settings.seed,
+    } | _both_accountings(trainer.plan, result)
+
+
+def _both_accountings(plan: Plan, result: RunResult) -> dict[str, Any]:
+    """Of the central Gaussian (DPSGD): ε of the same noise by either accounting."""
+    from skelmix.claim import claim
+    from skelmix.mechanisms import CentralGaussian
+
+    if not isinstance(plan.mechanism, CentralGaussian):
+        return {}
+    spent: dict[str, Any] = {
+        "cohort": plan.cohort,
+        "rounds": max(1, result.rounds),
+        "delta": plan.target.delta,
     }
+    by = {bound: claim(plan.mechanism, bound=bound, **spent).epsilon for bound in plan.mechanism.bounds}
+    return {"epsilon_by_bound": by}
 
 
 def _plan_rows(plan: Plan) -> dict[str, Any]:

@@ -119,9 +119,7 @@ class Loopback:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def run(
-        self, app: Path, *, config: str = "", timeout: float = 300.0, echo: TextIO | None = None
-    ) -> str:
+    def run(self, app: Path, *, config: str = "", timeout: float = 300.0, echo: TextIO | None = None) -> str:
         """Run the app in `app` to its end; what its ServerApp wrote, also to `echo` while it is written.
 
         Raises `DeploymentFailed` when it fails or takes longer.

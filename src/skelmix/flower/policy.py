@@ -135,7 +135,7 @@ class ClientPolicy:
             raise PolicyViolation(
                 f"{count} participants in the round, the plan knows {cohort.population} in all"
             )
-        if cohort.shares(count) < 1 or request.threshold < cohort.min_survivors(count):
+        if cohort.shares(count) == 0 or request.threshold < cohort.min_survivors(count):
             raise PolicyViolation(
                 f"threshold {request.threshold} of {count} participants: the plan needs "
                 f"{cohort.min_survivors(count)} survivors, or the sum would hold too little noise"

@@ -41,7 +41,7 @@ class SecureRound:
         threshold = max(cohort.min_survivors(count), min(2, count))
         if malicious:
             threshold = max(threshold, (count + cohort.colluding) // 2 + 1)
-        if count < 2 or cohort.shares(count) < 1 or threshold > count:
+        if count < 2 or cohort.shares(count) == 0 or threshold > count:
             raise RoundFailed(f"{count} nodes have advertised keys: too few for a sum that hides anyone")
         settings = Settings(
             mechanism.padded_dimension,

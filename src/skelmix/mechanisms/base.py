@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
@@ -47,6 +48,10 @@ class EncodeStats:
         with self._lock:
             for field in fields(self):
                 setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+Shares = int | Fraction | None
+"""Over how many participants the noise of a round is divided; None: as many as the mechanism says."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def encode(
-        self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
+        self, vectors: Any, *, round: int, shares: Shares = None, entropy: Entropy | None = None
     ) -> NDArray[Any]:
         """What each participant sends in this round."""
 
@@ -114,7 +119,7 @@ class Mechanism(ABC):
         vectors: Any,
         *,
         round: int,
-        shares: int | None = None,
+        shares: Shares = None,
         participants: int | None = None,
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,

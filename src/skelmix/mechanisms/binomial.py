@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.conditional import ConditionallyRounded
 from skelmix.noise import laws
 
@@ -29,11 +30,11 @@ class Binomial(ConditionallyRounded):
 
     name: ClassVar[str] = "cpsgd"
 
-    def trials(self, shares: int | None = None) -> int:
+    def trials(self, shares: Shares = None) -> int:
         """Coin flips of one participant a coordinate: even."""
         return 2 * math.ceil(Fraction(self.total_noise) / (2 * self._shares(shares)))
 
-    def participant_law(self, shares: int | None = None) -> laws.Binomial | None:
+    def participant_law(self, shares: Shares = None) -> laws.Binomial | None:
         trials = self.trials(shares)
         return laws.Binomial(trials, _HALF, centred=True) if trials else None
 

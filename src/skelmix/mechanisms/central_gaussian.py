@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from skelmix import validation
 from skelmix.encoding.clipping import clip_l2
 from skelmix.errors import InvalidInput
-from skelmix.mechanisms.base import EncodeStats, Mechanism
+from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
 from skelmix.mechanisms.blocks import as_blocks, rows_of
 from skelmix.noise.entropy import Entropy, system_entropy
 
@@ -52,7 +52,7 @@ class CentralGaussian(Mechanism):
         return self.dimension
 
     def encode(
-        self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
+        self, vectors: Any, *, round: int, shares: Shares = None, entropy: Entropy | None = None
     ) -> NDArray[np.float64]:
         """The clipped vectors, float64, as the trusted aggregator sees them: NOT PRIVATE, noise comes with
         the sum."""
@@ -65,7 +65,7 @@ class CentralGaussian(Mechanism):
         vectors: Any,
         *,
         round: int,
-        shares: int | None = None,
+        shares: Shares = None,
         participants: int | None = None,
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.encoding.clipping import clip_l2, clip_linf, clip_mixture, sum_of_squares
@@ -29,6 +28,7 @@ class L2Clip:
 
     Example:
 
+        >>> import numpy as np
         >>> x = np.array([[3.0, 4.0]])
         >>> L2Clip().apply(x, 1.0).rows, bool(np.linalg.norm(x) <= 1.0)
         (1, True)
@@ -54,6 +54,7 @@ class FlatClip:
 
     Example:
 
+        >>> import numpy as np
         >>> x = np.array([[0.9, 0.1]])
         >>> FlatClip(0.5).apply(x, 1.0).coordinates, x.tolist()
         (1, [[0.5, 0.1]])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.conditional import ConditionallyRounded
 from skelmix.noise import laws
 
@@ -32,15 +33,15 @@ class DiscreteGaussian(ConditionallyRounded):
     round_sigma_up: bool = False
     name: ClassVar[str] = "ddg"
 
-    def participant_variance(self, shares: int | None = None) -> Fraction:
+    def participant_variance(self, shares: Shares = None) -> Fraction:
         """σ² of one participant, exact."""
-        share = Fraction(self.total_noise) / self._shares(shares)
+        share = Fraction(self.total_noise) / math.ceil(self._shares(shares))
         if not self.round_sigma_up:
             return share
         whole = math.isqrt(math.ceil(share))
         return Fraction((whole if whole * whole >= share else whole + 1) ** 2)
 
-    def participant_law(self, shares: int | None = None) -> laws.DiscreteGaussian | None:
+    def participant_law(self, shares: Shares = None) -> laws.DiscreteGaussian | None:
         variance = self.participant_variance(shares)
         return laws.DiscreteGaussian(variance) if variance else None
 

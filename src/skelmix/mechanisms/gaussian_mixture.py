@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.clips import MixtureClip
 from skelmix.mechanisms.mixture import Mixture
 from skelmix.noise.laws import DiscreteGaussian
@@ -34,10 +35,10 @@ class GaussianMixture(Mixture):
 
     name: ClassVar[str] = "dgm"
 
-    def participant_law(self, shares: int | None = None) -> DiscreteGaussian | None:
+    def participant_law(self, shares: Shares = None) -> DiscreteGaussian | None:
         # never a smaller share than was accounted for: a larger cohort adds whole copies more, which is
         # post-processing, while sums of more and narrower discrete Gaussians would hide less
-        share = Fraction(self.total_noise) / min(self._shares(shares), self.shares)
+        share = Fraction(self.total_noise) / min(math.ceil(self._shares(shares)), self.shares)
         return DiscreteGaussian(share) if share else None
 
     @property

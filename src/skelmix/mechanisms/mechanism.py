@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from queue import SimpleQueue
 from typing import Any
 
@@ -21,7 +22,7 @@ from skelmix.encoding.rotation import rotate, unrotate
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.encoding.wrapping import unwrap, wire_dtype, wrap, wrapped_coordinates
 from skelmix.errors import InvalidInput
-from skelmix.mechanisms.base import EncodeStats, Mechanism
+from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
 from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
@@ -40,7 +41,7 @@ class IntegerMechanism(Mechanism):
         return 1 << self.bits
 
     def encode(
-        self, vectors: Any, *, round: int, shares: int | None = None, entropy: Entropy | None = None
+        self, vectors: Any, *, round: int, shares: Shares = None, entropy: Entropy | None = None
     ) -> NDArray[Any]:
         """What each participant sends in this round: integers in 0..2^bits - 1, smallest unsigned dtype.
 
@@ -67,7 +68,7 @@ class IntegerMechanism(Mechanism):
         vectors: Any,
         *,
         round: int,
-        shares: int | None = None,
+        shares: Shares = None,
         participants: int | None = None,
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
@@ -157,11 +158,11 @@ class IntegerMechanism(Mechanism):
     # The noise
 
     @abstractmethod
-    def participant_law(self, shares: int | None = None) -> BallLaw | None:
+    def participant_law(self, shares: Shares = None) -> BallLaw | None:
         """The law of one participant's noise a coordinate: exactly 1/shares of `total_noise`; None without
         noise."""
 
-    def total_law(self, participants: int, shares: int | None = None) -> Law | None:
+    def total_law(self, participants: int, shares: Shares = None) -> Law | None:
         """The law of the noise in the sum of this many participants."""
         law = self.participant_law(shares)
         return None if law is None else law.sum_of(participants)
@@ -172,12 +173,14 @@ class IntegerMechanism(Mechanism):
         law = self.participant_law()
         return 0.0 if law is None else participants * law.variance
 
-    def _shares(self, shares: int | None) -> int:
+    def _shares(self, shares: Shares) -> Fraction:
         chosen = self.shares if shares is None else shares
-        validation.whole(1, shares=chosen)
-        return int(chosen)
+        if not isinstance(chosen, Fraction):
+            validation.whole(1, shares=chosen)
+        validation.positive(shares=chosen)
+        return Fraction(chosen)
 
-    def _sampler(self, shares: int | None) -> ExactSampler | None:
+    def _sampler(self, shares: Shares) -> ExactSampler | None:
         law = self.participant_law(shares)
         return None if law is None else sampler(law)
 
@@ -185,7 +188,7 @@ class IntegerMechanism(Mechanism):
         self,
         sums: SimpleQueue[NDArray[np.int64]],
         participants: int,
-        shares: int | None,
+        shares: Shares,
         entropy: Entropy | None,
     ) -> None:
         """Add the noise of all participants to the sums: in as few draws as give exactly its law."""

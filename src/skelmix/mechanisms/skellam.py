@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from skelmix.errors import InvalidInput
+from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.conditional import ConditionallyRounded
 from skelmix.noise import laws
 
@@ -29,7 +30,7 @@ class Skellam(ConditionallyRounded):
 
     name: ClassVar[str] = "skellam"
 
-    def participant_law(self, shares: int | None = None) -> laws.Skellam | None:
+    def participant_law(self, shares: Shares = None) -> laws.Skellam | None:
         share = Fraction(self.total_noise) / self._shares(shares)
         return laws.Skellam(share) if share else None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.clips import MixtureClip
 from skelmix.mechanisms.mixture import Mixture, chi_square
 from skelmix.noise.laws import Skellam
@@ -36,7 +37,7 @@ class SkellamMixture(Mixture):
 
     name: ClassVar[str] = "smm"
 
-    def participant_law(self, shares: int | None = None) -> Skellam | None:
+    def participant_law(self, shares: Shares = None) -> Skellam | None:
         share = Fraction(self.total_noise) / self._shares(shares)
         return Skellam(share) if share else None
 

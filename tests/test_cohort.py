@@ -1,0 +1,37 @@
+"""How the noise of a round is divided among its participants."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skelmix as sk
+from skelmix.mechanisms import SkellamMixture
+
+SMM = SkellamMixture(dimension=4, bits=12, scale=10.0, clip_norm=1.0, total_noise=50.0)
+
+
+@given(st.integers(1, 10_000), st.sampled_from([0.0, 0.1, 0.34, 1 / 3, 0.5, 0.123456]), st.integers(0, 5))
+def test_the_fewest_survivors_without_the_colluders_carry_all_of_the_noise(sampled, tolerance, colluding):
+    cohort = sk.Cohort(10_000, 10_000, tolerance, colluding, sampling="none")
+    shares, survivors = cohort.shares(sampled), cohort.min_survivors(sampled)
+    assert survivors >= sampled * (1 - tolerance) - 1e-2
+    if shares == 0:
+        assert survivors <= colluding
+        return
+    assert (survivors - colluding) * SMM.participant_law(shares).rate >= 50
+
+
+@pytest.mark.parametrize(("tolerance", "colluding"), [(0.1, 0), (1 / 3, 0), (0.0, 7)])
+def test_the_noise_of_a_full_cohort_does_not_tell_its_size(tolerance, colluding):
+    cohort = sk.Cohort(240, 60_000, tolerance, colluding)
+    totals = {
+        SMM.total_law(size - colluding, cohort.shares(size)).rate for size in (10, 11, 239, 240, 241, 999)
+    }
+    assert totals == {50 / (1 - Fraction(tolerance).limit_denominator(10**6))}
+
+
+def test_a_cohort_of_whom_nobody_is_left_has_no_shares():
+    with pytest.raises(sk.errors.InvalidInput, match="colluding = 9"):
+        sk.Cohort(10, 10, dropout_tolerance=0.1, colluding=9, sampling="none")
