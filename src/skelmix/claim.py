@@ -261,17 +261,26 @@ def _has_slack(mechanism: Mechanism, bound: str) -> bool:
 
 
 def _by_scaling(cost: Callable[[float], float], goal: float, start: float) -> float | None:
-    """The least noise for a μ that is close to proportional to 1/√noise, in two or three evaluations.
+    """The least noise for a μ that is close to a power of the noise, at first 1/√noise, in two or three
+    evaluations.
 
     Ends where μ was evaluated to be at most 0.02 % below the goal, so that 0.1 % less noise misses it. None
     when that does not come about.
     """
-    noise = start
-    for _ in range(5):
+    noise, slope = start, -0.5
+    before: tuple[float, float] | None = None
+    for _ in range(6):
         found = cost(noise)
         if not found < math.inf:
             return None
         if goal * (1 - 2e-4) < found <= goal:
             return noise
-        noise *= (found / goal) ** 2 * (1 + 1e-4)
+        here = math.log(noise), math.log(found)
+        if before is not None and here[0] != before[0]:
+            slope = min(-0.25, max(-8.0, (here[1] - before[1]) / (here[0] - before[0])))
+        before = here
+        step = (math.log(goal) - 1e-4 - here[1]) / slope
+        if abs(step) > math.log(4):  # far from that: leave it to a careful search
+            return None
+        noise *= math.exp(step)
     return None

@@ -106,3 +106,9 @@ def test_gdp_alone_meets_its_bar():
     slack = 0.02 * 1e-5 / (math.e * 1000 * 0.004)
     certificate = gdp_certificate(Skellam((0.92 * 64) ** 2 / 2), 64.0, 65_536, slack)
     assert pld_epsilon(certificate, delta=1e-5, rounds=1000, sampling_probability=0.004) <= 1.0
+
+
+def test_delta_is_never_below_what_the_transforms_may_have_rounded_away():
+    many = composed_delta([(gaussian_certificate(50.0), 0.01, 10**5)], epsilon=3.0)
+    assert many >= 10**5 * 2.0**-50
+    assert composed_epsilon([(gaussian_certificate(50.0), 0.01, 10**5)], delta=1e-12) == math.inf

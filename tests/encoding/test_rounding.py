@@ -253,3 +253,10 @@ def test_the_last_value_of_the_range_is_accepted():
     assert rounding._Work(np.dtype(np.float64), 1).limit.view(np.float64) == 2**31 - 1
     assert rounding._Work(np.dtype(np.float32), 1).limit.view(np.float32) == 2**31 - 128
     assert round_stochastic(np.array([2.0**31 - 1.5])) in (2**31 - 2, 2**31 - 1)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0)])
+def test_nothing_to_round_adds_nothing(shape):
+    total = np.arange(shape[1], dtype=np.int64)
+    round_into_sum(np.zeros(shape, np.float32), total)
+    np.testing.assert_array_equal(total, np.arange(shape[1]))

@@ -387,3 +387,16 @@ def test_l2_clip_is_the_default():
     assert isinstance(SkellamMixture(**COMMON, total_noise=1.0).clip, L2Clip)
     with pytest.raises(InvalidInput):
         SkellamMixture(**COMMON, total_noise=1.0, clip="l2")
+
+
+@pytest.mark.parametrize("sampled", [N, N + 1, 2 * N, 40 * N])
+def test_a_larger_cohort_never_holds_less_than_the_accounted_shares(distributed, sampled):
+    """Bounds are about `shares` shares of `total_noise`. Sums of Skellams or binomials may be divided among
+    more; of discrete Gaussians more and narrower ones would hide less, so that each keeps its width."""
+    accounted, given = distributed.participant_law(), distributed.participant_law(sampled)
+    if isinstance(distributed, SkellamMixture | Skellam):
+        assert sampled * Fraction(given.rate) == distributed.total_noise
+    elif isinstance(distributed, Binomial):
+        assert sampled * given.trials >= distributed.total_noise
+    else:
+        assert given == accounted

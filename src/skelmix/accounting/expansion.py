@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.accounting.ratios import NoiseTable
@@ -233,13 +234,16 @@ def _cumulants(moments: FloatArray, c: float) -> FloatArray:
     return total
 
 
+@njit(cache=True, nogil=True)
 def _product(a: FloatArray, b: FloatArray) -> FloatArray:
     """Of two polynomials in two variables."""
     found = np.zeros((a.shape[0] + b.shape[0] - 1, a.shape[1] + b.shape[1] - 1))
     for i in range(b.shape[0]):
         for j in range(b.shape[1]):
-            if b[i, j]:
-                found[i : i + a.shape[0], j : j + a.shape[1]] += b[i, j] * a
+            if b[i, j] != 0:
+                for k in range(a.shape[0]):
+                    for l in range(a.shape[1]):
+                        found[i + k, j + l] += b[i, j] * a[k, l]
     return found
 
 

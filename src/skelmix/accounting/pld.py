@@ -32,7 +32,8 @@ _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 11  # it is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
-_FFT_ERROR = 1e-12  # allowed for rounding in dp-accounting's convolutions, taken off δ
+_FFT_ERROR = 1e-12  # allowed for rounding in dp-accounting's convolutions, taken off δ; or, if that is more,
+_FFT_ERROR_A_ROUND = 2.0**-50  # so much a round: five times the negative mass seen at a million rounds
 _MOST_POINTS = 2e6
 
 
@@ -65,16 +66,20 @@ class _Gaussian:
 
 
 class _Sampled:
-    def __init__(self, pld: Any) -> None:
+    """What dp-accounting composed from this many rounds, with an allowance for the rounding of its
+    transforms: the one number here that is measured, not proved."""
+
+    def __init__(self, pld: Any, rounds: int) -> None:
         self.pld = pld
+        self.allowance = max(_FFT_ERROR, rounds * _FFT_ERROR_A_ROUND)
 
     def delta(self, epsilon: float) -> float:
-        return float(self.pld.get_delta_for_epsilon(epsilon)) + _FFT_ERROR
+        return max(0.0, float(self.pld.get_delta_for_epsilon(epsilon))) + self.allowance
 
     def epsilon(self, delta: float) -> float:
-        if delta <= _FFT_ERROR:
+        if delta <= self.allowance:
             return math.inf
-        return max(0.0, float(self.pld.get_epsilon_for_delta(delta - _FFT_ERROR)))
+        return max(0.0, float(self.pld.get_epsilon_for_delta(delta - self.allowance)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -94,7 +99,7 @@ def _profile(parts: _Gaussians, interval: float) -> _Profile:
             1 / mu, sampling_prob=q, value_discretization_interval=interval, pessimistic_estimate=True
         ).self_compose(rounds)
         composed = one if composed is None else composed.compose(one)
-    return _Sampled(composed)
+    return _Sampled(composed, sum(rounds for _, _, rounds in sampled))
 
 
 def _least_epsilon(profile: _Profile, delta: float, slack: float) -> float:
@@ -258,14 +263,14 @@ def largest_mu(
         raise InvalidInput(f"sampling_probability = {sampling_probability!r}: must be in (0, 1]")
     q, rounds = float(sampling_probability), int(rounds)
     start = None if near is None else _largest_mu(float(epsilon), float(near), rounds, q, None)
-    return math.exp(_largest_mu(float(epsilon), float(delta), rounds, q, start)[0])
+    return _largest_mu(float(epsilon), float(delta), rounds, q, start)[0]
 
 
 @functools.lru_cache(maxsize=256)
 def _largest_mu(
     epsilon: float, delta: float, rounds: int, q: float, start: tuple[float, float] | None
 ) -> tuple[float, float]:
-    """(log mu, slope of log ε over log mu there): coarsely, then as finely as it takes, on the private
+    """(mu, slope of log ε over log mu there): coarsely, then as finely as it takes, on the private
     side."""
 
     def excess(log_mu: float, interval: float = _COARSEST) -> float:
@@ -275,12 +280,16 @@ def _largest_mu(
         found = _profile(parts, max(interval, _finest(parts))).epsilon(delta)
         return math.log(max(found, 1e-9) / epsilon) if found < math.inf else 50.0
 
-    x, slope = start or _root(excess, _like_a_gaussian(epsilon, delta, rounds, q), 1.2, 1e-3)
+    if start is None:
+        x, slope = _root(excess, _like_a_gaussian(epsilon, delta, rounds, q), 1.2, 1e-3)
+    else:
+        x, slope = math.log(start[0]), start[1]
     interval = _epsilon(((_rounded_up(math.exp(x)), q, rounds),), delta, 0.0)[1]
     x, slope = _root(lambda log_mu: excess(log_mu, interval), x, slope, 1e-5)
     for nudge in (0.0, 2e-6, 4e-6, 1e-5, 1e-4, 1e-3):  # the guarantee, by the function that makes claims
-        if gaussian_pld_epsilon(math.exp(nudge - x), q, rounds, delta) <= epsilon:
-            return x - nudge, slope
+        mu = math.exp(x - nudge)
+        if gaussian_pld_epsilon(1 / mu, q, rounds, delta) <= epsilon:
+            return mu, slope
     raise PrivacyUnattainable(f"no mu found for epsilon = {epsilon}: the accountant is not monotone here")
 
 
@@ -304,8 +313,6 @@ def _root(excess: Callable[[float], float], x: float, slope: float, within: floa
         if -within <= value <= 0:
             return x, slope
         low, high = (x, high) if value <= 0 else (low, x)
-        if low > math.log(1e6):
-            raise PrivacyUnattainable("this target needs no noise at all: lower epsilon or delta")
         if high < math.log(1e-6):
             raise PrivacyUnattainable(
                 "no noise reaches this target; raise epsilon or delta, sample fewer participants or run "

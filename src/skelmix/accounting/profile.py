@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.accounting.closed_form import convolution_gap
-from skelmix.errors import InvalidInput
+from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import DiscreteGaussian, DiscreteGaussianSum, Law, Skellam
 
 Floats = NDArray[np.float64]
@@ -143,10 +143,12 @@ def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
             psi, done = _convolve(psi, done, np.ones(1), 1, sigma2, length), done + 1
     index = np.arange(length) % copies
     index = np.minimum(index, copies - index)
-    log_psi = np.log(psi)[index]
+    with np.errstate(divide="ignore"):
+        log_psi = np.log(psi)[index]
     if not np.isfinite(log_psi).all():
-        raise InvalidInput(
-            f"no masses for {copies} copies of variance {sigma2}: they are out of float64's range"
+        raise PrivacyUnattainable(
+            f"{copies} shares of variance {sigma2:.3g}: their sum is out of float64's range; "
+            "raise the scale or the noise"
         )
     steps = np.abs(np.diff(log_psi)).max(initial=0.0)
     return _normalised(parabola + log_psi), 2.0 * float(steps)

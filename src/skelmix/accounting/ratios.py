@@ -86,8 +86,13 @@ def _table(law: Law, nats: int) -> NoiseTable:
         total = copies * parameter
         return NoiseTable(law.pmf(k), np.expm1((2 * k[1:] - 1) / (2 * total)), 1e-13 + 1e-19 * copies, True)
     mass = law.pmf(k)
-    # direct convolutions of positive terms: one rounding a term and a squaring (noise.laws states the same)
-    error = (4 * reach + 8) * 2.0**-53 * (2 * math.log2(copies) + 2)
+    if not mass[-1] > 0:
+        raise PrivacyUnattainable(
+            f"{copies} shares of variance {parameter:.3g}: their sum is out of float64's range; "
+            "raise the scale or the noise"
+        )
+    # direct convolutions of positive terms: relative errors of the factors add up, copy by copy
+    error = (4 * reach + 8) * 2.0**-53 * copies
     return NoiseTable(mass, mass[:-1] / mass[1:] - 1, error, False)
 
 

@@ -87,9 +87,8 @@ class PrivacyReport:
             told.append(
                 f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, "
                 "secret from those whom ε is claimed against. Dropouts do not depend on who was sampled, and "
-                "the level of the summed noise is taken as the same with and without the participant (exact "
-                "while nobody drops out; see the docs, guarantee). The aggregator knows who took part: see "
-                "its own ε."
+                "the level of the summed noise is taken as the same with and without the participant (when "
+                "that is exact: see the docs, guarantee). The aggregator knows who took part: see its own ε."
             )
         if self.reproducible:
             told.append("NOT PRIVATE: this run used reproducible randomness.")

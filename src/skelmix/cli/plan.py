@@ -11,7 +11,7 @@ from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 
 def register(app: typer.Typer) -> None:
@@ -84,16 +84,15 @@ def _row(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     return chosen.summary()
 
 
-def _comparison(rows: list[dict[str, Any]]) -> Table:
+def _comparison(rows: list[dict[str, Any]]) -> RenderableType:
+    from rich.console import Group
     from rich.table import Table
 
     table = Table(title="Mean squared error of a coordinate of the sum")
     for column in ("mechanism", "bound", "scale γ", "noise", "mse", "over central", "wraps"):
         table.add_column(column, justify="left" if column in ("mechanism", "bound") else "right")
-    for row in sorted(rows, key=lambda row: row.get("predicted", {}).get("mse", float("inf"))):
-        if "error" in row:
-            table.add_row(row["mechanism"], f"[dim]{row['error']}[/]")
-            continue
+    able = [row for row in rows if "error" not in row]
+    for row in sorted(able, key=lambda row: float(row["predicted"]["unbiased"])):
         predicted = row["predicted"]
         table.add_row(
             row["mechanism"],
@@ -104,4 +103,5 @@ def _comparison(rows: list[dict[str, Any]]) -> Table:
             f"{predicted['unbiased'] / row['central_gaussian_mse']:.3f}",
             f"{predicted['wrap_probability']:.2g}",
         )
-    return table
+    reasons = [f"{row['mechanism']}: {row['error']}" for row in rows if "error" in row]
+    return Group(table, *reasons)

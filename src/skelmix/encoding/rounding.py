@@ -217,6 +217,8 @@ def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = 
         )
     entropy = system_entropy() if entropy is None else entropy
     width = rows.shape[1]
+    if rows.size == 0:
+        return
     if rows.size < _PARALLEL or width < _PARTS * _BLOCK:
         _add_columns(rows, 0, width, accumulator, entropy)
         return

@@ -35,7 +35,8 @@ class DiscreteGaussian(ConditionallyRounded):
 
     def participant_variance(self, shares: Shares = None) -> Fraction:
         """σ² of one participant, exact."""
-        share = Fraction(self.total_noise) / math.ceil(self._shares(shares))
+        # never a smaller share than was accounted for: more and narrower ones hide less, see GaussianMixture
+        share = Fraction(self.total_noise) / min(math.ceil(self._shares(shares)), self.shares)
         if not self.round_sigma_up:
             return share
         whole = math.isqrt(math.ceil(share))
