@@ -87,12 +87,12 @@ def _profile(parts: _Gaussians, interval: float) -> _Profile:
     """The composition with this discretisation; unsampled rounds are one Gaussian, and exact when they are
     all there is.
     """
-    from dp_accounting.pld import privacy_loss_distribution as distributions
-
     total = math.sqrt(sum(rounds * mu**2 for mu, q, rounds in parts if q == 1))
     sampled = [part for part in parts if part[1] < 1]
     if not sampled:
         return _Gaussian(total)
+    from dp_accounting.pld import privacy_loss_distribution as distributions
+
     composed = None
     for mu, q, rounds in [*sampled, *([(total, 1.0, 1)] if total else [])]:
         one = distributions.from_gaussian_mechanism(

@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
-from scipy import special
 
 from skelmix.errors import InvalidInput
 from skelmix.noise.certified import ball, precision
@@ -61,6 +60,8 @@ class Binomial(BallLaw):
         return self.centred and Fraction(self.probability) == Fraction(1, 2)
 
     def log_pmf(self, k: ArrayLike) -> FloatArray:
+        from scipy import special  # only analysis needs it: clients start faster without
+
         values = integers(k) + self._shift
         n, p = self.trials, float(self.probability)
         inside = (values >= 0) & (values <= n)

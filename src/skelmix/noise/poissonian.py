@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
-from scipy import special
 
 from skelmix.noise.certified import ball, precision
 from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, exact, integers, spread
@@ -39,6 +38,8 @@ class Poisson(BallLaw):
         return False
 
     def log_pmf(self, k: ArrayLike) -> FloatArray:
+        from scipy import special  # only analysis needs it: clients start faster without
+
         values = integers(k)
         rate = float(self.rate)
         known = np.maximum(values, 0).astype(np.float64)
@@ -118,6 +119,8 @@ class Skellam(BallLaw):
 
 def _log_scaled_bessel(order: FloatArray, x: float) -> FloatArray:
     """ln(e^-x I_order(x)), order >= 0; by Debye's expansion where x is large or the mass underflows."""
+    from scipy import special  # only analysis needs it: clients start faster without
+
     if x >= _DEBYE_FROM:
         return _debye(order, x)
     with np.errstate(divide="ignore", under="ignore", invalid="ignore"):
