@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from skelmix import validation
 from skelmix.accounting import calibration, closed_form, gaussian_dp
@@ -530,6 +529,8 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
     grid = math.log(widest) + np.linspace(math.log(1e-4), 0.0, 24)
     middle = int(np.argmin([error(point) for point in grid]))
     around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
+    from scipy.optimize import minimize_scalar  # loads slowly: clients that only check a plan do without
+
     best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})
     return float(f"{math.exp(best.x):.3g}")
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from skelmix.accounting.contour import (
@@ -166,6 +165,8 @@ def _largest_epsilon(mu: float, slack: float) -> float:
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / slack)) + 1)
     if _log_hockey_stick(0.0, mu) <= goal:
         return 0.0
+    from scipy.optimize import brentq  # loads slowly: clients that only check a plan do without
+
     return float(brentq(lambda e: _log_hockey_stick(e, mu) - goal, 0.0, high)) + 1e-9 * mu
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from skelmix.accounting.steps import GaussianCertificate
@@ -61,8 +60,11 @@ class _Gaussian:
     def epsilon(self, delta: float) -> float:
         if self.delta(0.0) <= delta:
             return 0.0
-        high = self.mu * (self.mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1)
-        return float(brentq(lambda e: self.delta(e) - delta, 0.0, high, xtol=1e-12)) + 1e-9
+        low, high = 0.0, self.mu * (self.mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1)
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
 
 
 class _Sampled:
