@@ -67,16 +67,110 @@ def test_the_study_has_more_than_fifty_settings_over_every_distributed_mechanism
     assert len({one.dimension for one in grid}) >= 3
 
 
-def test_the_study_writes_its_rows_once(capsys, monkeypatch, tmp_path):
+@pytest.fixture
+def small_study(monkeypatch):
     few = tuple(one for one in study.settings() if one.bits == 8 and one.mechanism in ("skellam", "ddg"))[:3]
     monkeypatch.setattr(study, "settings", lambda: few)
     monkeypatch.setattr(study, "_MOST_TRIALS", 2000)
-    words = ("--all", "--output", tmp_path / "audit.csv", "--json")
-    assert [run(capsys, *words)[0] for _ in range(2)] == [0, 0]
-    with (tmp_path / "audit.csv").open() as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    assert len(rows) == 3
-    assert all(row["holds"] == "True" for row in rows)
+
+
+def run_study(capsys, table):
+    code, told = run(capsys, "--all", "--output", table, "--json")
+    return code, json.loads(told.out)
+
+
+def rows_of(table):
+    with table.open() as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def edit(table, **cells):
+    """Change cells of the first row, as a hand with an editor would."""
+    lines = table.read_text().splitlines()
+    names = next(line for line in lines if not line.startswith("#")).split(",")
+    place = next(i for i, line in enumerate(lines) if line.startswith("skellam"))
+    row = dict(zip(names, lines[place].split(","), strict=True))
+    assert set(cells) <= set(names)
+    lines[place] = ",".join((row | cells)[name] for name in names)
+    table.write_text("\n".join(lines) + "\n")
+
+
+def test_the_study_writes_its_rows_once_and_says_what_it_played(capsys, small_study, tmp_path):
+    table = tmp_path / "audit.csv"
+    for read, played in ((0, 3), (3, 0)):
+        code, found = run_study(capsys, table)
+        assert (code, found["read"], found["played"], found["refuted"]) == (0, read, played, 0)
+    assert len(rows_of(table)) == 3
+    assert all(row["holds"] == "True" for row in rows_of(table))
+    code, told = run(capsys, "--all", "--output", table)
+    assert "3 configurations (3 read, 0 played), 0 claims refuted" in " ".join(told.out.split())
+
+
+def test_a_stored_row_is_judged_by_its_lower_bound_not_by_its_own_verdict(capsys, small_study, tmp_path):
+    table = tmp_path / "audit.csv"
+    run_study(capsys, table)
+    edit(table, lower_bound="99.0", holds="True")
+    code, told = run(capsys, "--all", "--output", table)
+    assert code == 1
+    assert "1 claims refuted" in told.out
+    assert "attacked 99.0000" in " ".join(told.out.split())
+    edit(table, lower_bound="0.1", holds="False")
+    assert run_study(capsys, table)[0] == 0
+
+
+def test_the_claim_that_counts_is_todays(capsys, small_study, tmp_path):
+    """A row's own claim is a little too high, within what may drift, and its lower bound between the two."""
+    table = tmp_path / "audit.csv"
+    run_study(capsys, table)
+    today = float(rows_of(table)[0]["claimed"])
+    edit(table, claimed=repr(today * 1.0009), lower_bound=repr(today * 1.0005))
+    code, found = run_study(capsys, table)
+    assert (code, found["read"], found["refuted"]) == (1, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"claimed": "9.0"},
+        {"claimed": "0.5"},
+        {"claimed": ""},
+        {"claimed": "nan"},
+        {"delta": "0.001"},
+        {"confidence": "0.9"},
+        {"trials": "100"},
+        {"lower_bound": "nan"},
+        {"lower_bound": "-1.0"},
+        {"lower_bound": "rubbish"},
+    ],
+)
+def test_a_row_of_another_game_is_played_again(capsys, small_study, tmp_path, cells):
+    table = tmp_path / "audit.csv"
+    run_study(capsys, table)
+    before = rows_of(table)[0]
+    edit(table, **cells)
+    code, found = run_study(capsys, table)
+    assert (code, found["read"], found["played"]) == (0, 2, 1)
+    again = rows_of(table)[-1]
+    assert {name: again[name] for name in ("claimed", "delta", "confidence", "trials")} == {
+        name: before[name] for name in ("claimed", "delta", "confidence", "trials")
+    }
+    assert run_study(capsys, table)[1]["read"] == 3  # of equal settings the last row counts
+
+
+def test_a_claim_that_was_lowered_since_is_attacked_again_and_refuted(
+    capsys, small_study, tmp_path, monkeypatch
+):
+    """The accountant forgets most of the loss: the stored rows, played against the honest claim, must not
+    speak for it."""
+    from dataclasses import replace
+
+    table = tmp_path / "audit.csv"
+    monkeypatch.setattr(study, "_MOST_TRIALS", 20_000)
+    run_study(capsys, table)
+    genuine = study.claim
+    monkeypatch.setattr(study, "claim", lambda *a, **k: replace(genuine(*a, **k), epsilon=1e-3))
+    code, found = run_study(capsys, table)
+    assert (code, found["played"], found["refuted"]) == (1, 3, 3)
 
 
 def test_the_plan_in_a_file_is_what_is_attacked(capsys, tmp_path):

@@ -6,11 +6,12 @@ the whole study.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from skelmix.audit.release import audit_release
+from skelmix.audit.release import PAIRS, audit_release
 from skelmix.claim import Cohort, claim
 from skelmix.mechanisms import FlatClip, GaussianMixture, L2Clip, MixtureClip, SkellamMixture
 from skelmix.mechanisms.base import Mechanism
@@ -21,6 +22,9 @@ DELTA = 1e-2
 
 #: total error of the study
 ERROR = 1e-6
+
+#: a stored row whose claim differs relatively by more than this from today's is played again
+DRIFT = 1e-3
 
 _ALONE = Cohort(1, 1, sampling="none")
 _COORDINATES = 1 << 26
@@ -96,19 +100,57 @@ def _grid() -> Iterator[Setting]:
         yield Setting("cpsgd", "composition", bits, 3.0, 4, 2)
 
 
-def measure(setting: Setting) -> dict[str, Any]:
-    """One row: the setting, its claim, and what the attack proves."""
+@dataclass(frozen=True)
+class Game:
+    """A setting with what today's code claims for it, at δ = `DELTA` and its part of the study's error.
+
+    trials: games in all, over both pairs.
+    """
+
+    setting: Setting
+    mechanism: Mechanism
+    claimed: float
+    trials: int
+    confidence: float
+
+    def play(self) -> dict[str, Any]:
+        """One row: the setting, its claim, and what the attack proves."""
+        found = audit_release(
+            self.mechanism,
+            delta=DELTA,
+            bound=self.setting.bound,
+            claimed=self.claimed,
+            trials=self.trials // len(PAIRS),
+            confidence=self.confidence,
+        )
+        left_out = ("mechanism", "bound", "bits")
+        return asdict(self.setting) | {
+            name: value for name, value in found.to_dict().items() if name not in left_out
+        }
+
+    def was_played(self, row: Mapping[str, Any] | None) -> bool:
+        """Whether a stored row is of this very game: same δ, confidence and number of games, a lower bound
+        that is a number >= 0, and a claim within `DRIFT` of today's. A claim that moved further, up or down,
+        says that another mechanism was attacked, or another bound. None, no row, was not played."""
+        if row is None:
+            return False
+        claimed, proved = row.get("claimed"), row.get("lower_bound")
+        if not isinstance(claimed, int | float) or not isinstance(proved, int | float):
+            return False
+        same = (row.get("delta"), row.get("confidence"), row.get("trials")) == (
+            DELTA, self.confidence, self.trials,
+        )  # fmt: skip
+        return same and 0 <= proved < math.inf and abs(claimed - self.claimed) <= DRIFT * self.claimed
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether today's claim survives what the row's attack proved; what the row says of itself, and its
+        own claim, do not count."""
+        return bool(row["lower_bound"] <= self.claimed)
+
+
+def game(setting: Setting) -> Game:
+    """The setting's mechanism and claim, computed now."""
     mechanism = setting.build()
     report = claim(mechanism, bound=setting.bound, cohort=_ALONE, rounds=1, delta=DELTA)
-    trials = min(_MOST_TRIALS, _COORDINATES // (setting.dimension * setting.shares))
-    found = audit_release(
-        mechanism,
-        delta=DELTA,
-        bound=setting.bound,
-        claimed=report.epsilon,
-        trials=trials,
-        confidence=1 - ERROR / len(settings()),
-    )
-    return asdict(setting) | {
-        name: value for name, value in found.to_dict().items() if name not in ("mechanism", "bound", "bits")
-    }
+    each = min(_MOST_TRIALS, _COORDINATES // (setting.dimension * setting.shares))
+    return Game(setting, mechanism, report.epsilon, each * len(PAIRS), 1 - ERROR / len(settings()))

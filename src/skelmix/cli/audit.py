@@ -42,7 +42,12 @@ def register(app: typer.Typer) -> None:
         ] = 0,
         everything: Annotated[
             bool,
-            typer.Option("--all", help="Every mechanism over bits, ε and dimensions.", rich_help_panel=Panel),
+            typer.Option(
+                "--all",
+                help="Every mechanism over bits, ε and dimensions; games in the --output table are not "
+                "played again.",
+                rich_help_panel=Panel,
+            ),
         ] = False,
         output: Annotated[
             Path, typer.Option(help="Where --all writes its table.", rich_help_panel=Panel)
@@ -136,6 +141,7 @@ def _training(chosen: Plan, canaries: int, confidence: float) -> dict[str, Any]:
 
 
 def _study(output: Path, as_json: bool) -> None:
+    """Play what the table does not have, and judge all of it against today's claims."""
     from dataclasses import asdict, fields
 
     from skelmix.audit import study
@@ -143,27 +149,34 @@ def _study(output: Path, as_json: bool) -> None:
 
     names = [field.name for field in fields(study.Setting)]
     measures = ["claimed", "lower_bound", "gap", "holds", "delta", "confidence", "trials", "pair"]
-    grid = study.settings()
     with ResultFile(output, names, measures) as file, progress() as bar:
+        grid = [(key(asdict(one), names), study.game(one)) for one in study.settings()]
         task = bar.add_task("configurations", total=len(grid), note="")
-        missing = [one for one in grid if key(asdict(one), names) not in file.rows]
+        missing = [(place, game) for place, game in grid if not game.was_played(file.rows.get(place))]
         bar.advance(task, len(grid) - len(missing))
         if missing:
             file.announce("skelmix audit --all")
-        for setting in missing:
-            file.append(study.measure(setting))
+        for _, game in missing:
+            file.append(game.play())
             bar.advance(task)
-        rows = [file.rows[key(asdict(one), names)] for one in grid]
-    refuted = [row for row in rows if str(row["holds"]) != "True"]
+        refuted = [(game, file.rows[place]) for place, game in grid if not game.holds(file.rows[place])]
     found = {
-        "configurations": len(rows),
+        "configurations": len(grid),
+        "read": len(grid) - len(missing),
+        "played": len(missing),
         "refuted": len(refuted),
         "holds": not refuted,
         "confidence": 1 - study.ERROR,
         "output": str(output),
     }
-    readable = f"{len(rows)} configurations, {len(refuted)} claims refuted; {output}"
-    emit(found, readable, as_json=as_json)
+    lines = [
+        f"{len(grid)} configurations ({found['read']} read, {found['played']} played), "
+        f"{len(refuted)} claims refuted; {output}"
+    ]
+    for game, row in refuted:
+        what = ", ".join(f"{name} {value}" for name, value in asdict(game.setting).items())
+        lines.append(f"REFUTED: {what}: claimed {game.claimed:.4f}, attacked {row['lower_bound']:.4f}")
+    emit(found, "\n".join(lines), as_json=as_json)
     if refuted:
         raise typer.Exit(1)
 
