@@ -47,7 +47,13 @@ def claim(
             f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; "
             "take one of them or 'tight'"
         )
-    names = usable_bounds(allowed, cohort, delta) if bound == "tight" else (bound,)
+    usable = usable_bounds(allowed, cohort, delta)
+    if bound in ("gdp", "flat", "pld") and bound not in usable and cohort.sampling == "poisson":
+        raise InvalidInput(
+            f"delta = {delta:g}: privacy-loss distributions of sampled rounds are trusted down to 1e-9 only; "
+            "raise delta, or account with bound='rdp'"
+        )
+    names = usable if bound == "tight" else (bound,)
     claims = [_epsilon(mechanism, name, cohort, rounds, delta, slack) for name in names]
     best = min(claims, key=lambda one: one.epsilon)
     stated, missing = best.certificate, ""

@@ -59,6 +59,52 @@ def test_a_plan_that_is_none_is_exit_code_2(capsys, tmp_path):
     assert "plan" in told.err
 
 
+@pytest.mark.parametrize("games", [(), ("--canaries", 2)])
+@pytest.mark.parametrize("option", ["--delta", "--confidence"])
+@pytest.mark.parametrize("value", [0, 1, 2, "nan"])
+def test_a_probability_that_is_none_is_exit_code_2(capsys, option, value, games):
+    """0 is not "not given", and the message quotes what was given."""
+    words = ("--bits", 8, "--scale", 8, "--dimension", 2, "--cohort", 2, *games)
+    code, told = run(capsys, *words, option, value)
+    assert code == 2
+    assert not told.out
+    assert f"{option[2:]} = {float(value)}" in told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored"),
+    [
+        (("--plan", "p.json", "--delta", 0.5), "--delta"),
+        (("--plan", "p.json", "--epsilon", 1), "--epsilon"),  # though it is the default
+        (("--plan", "p.json", "--bits", 8, "--cohort", 3), "--bits, --cohort"),
+        (("--plan", "p.json", "--canaries", 8, "--rounds", 2), "--rounds"),
+        (("--plan", "p.json", "--canaries", 8, "--trials", 100), "--trials"),
+        (("--canaries", 8, "--plot", "roc.png"), "--plot"),
+        (("--output", "audit.csv"), "--output"),
+        (("--all", "--trials", 100), "--trials"),
+        (("--all", "--plan", "p.json"), "--plan"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(capsys, monkeypatch, tmp_path, words, ignored):
+    monkeypatch.chdir(tmp_path)
+    code, told = run(capsys, *words)
+    assert code == 2
+    assert f"{ignored} would be ignored" in told.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_option_that_describes_a_plan_is_refused_beside_one():
+    """A new option of the command has to be put on one side or the other."""
+    import typer.main
+
+    from skelmix.cli import audit
+    from skelmix.cli.main import app
+
+    command = typer.main.get_command(app).commands["audit"]
+    others = {"plan", "trials", "confidence", "canaries", "everything", "output", "plot", "as_json", "help"}
+    assert {one.name for one in command.params} - others == audit._PLANNED
+
+
 def test_the_study_has_more_than_fifty_settings_over_every_distributed_mechanism():
     grid = study.settings()
     assert len(set(grid)) == len(grid) >= 50

@@ -75,7 +75,7 @@ def alike(shown: str, printed: str, numbers: bool) -> bool:
     if words[0] != words[1]:
         return False
     values = [[float(one.replace(",", "")) for one in NUMBER.findall(line)] for line in (shown, printed)]
-    return not numbers or all(abs(a - b) <= 0.02 * abs(a) for a, b in zip(*values, strict=True))
+    return not numbers or all(abs(a - b) <= 0.002 * abs(a) for a, b in zip(*values, strict=True))
 
 
 def run_command(line: str, shown: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_the_comparison_of_outputs_can_fail() -> None:
     printed = ["error 0.5 in all", "noise 10", "end"]
     assert alike("(2.999, 1e-05) of 1,000", "(3, 1e-05) of 1,000", numbers=True)
     assert not alike("(2.999, 1e-05) of 1,000", "(3, 1e-05) of 2,000", numbers=True)
-    assert same(["error 0.503 in all", "...", "end"], printed, numbers=True)
+    assert same(["error 0.5003 in all", "...", "end"], printed, numbers=True)
     assert not same(["error 0.52 in all", "...", "end"], printed, numbers=True)
     assert same(["error 0.52 in all", "...", "end"], printed, numbers=False)
     assert not same(["error 0.5 in some", "..."], printed, numbers=False)

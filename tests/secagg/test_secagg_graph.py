@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from skelmix.errors import InvalidInput
-from skelmix.secagg.graph import FAILURE_BITS, Graph, choose, neighbourhood, sparse
+from skelmix.secagg.graph import FAILURE_BITS, Graph, choose, meets, neighbourhood, sparse
 
 CASES = [
     (n, math.ceil(n * keep), int(n * collude))
@@ -42,6 +42,32 @@ def test_the_failure_probability_is_below_2_to_minus_40(n, threshold, colluding)
 
 def test_most_of_the_cases_above_are_sparse():
     assert sum(not choose(n, t, colluding=c).full for n, t, c in CASES) >= 9
+
+
+@pytest.mark.parametrize(("n", "threshold", "colluding"), CASES)
+def test_a_graph_is_judged_as_the_search_and_scipy_judge_it(n, threshold, colluding):
+    graph = sparse(n, threshold, colluding)
+    if graph is None:
+        assert not any(
+            meets(Graph(n, k, t), threshold, colluding) for k in (10, n // 4 * 2) for t in range(k + 1)
+        )
+        return
+    k, t = graph.degree, graph.share_threshold
+    assert meets(graph, threshold, colluding)
+    assert not meets(Graph(n, k, t + 1), threshold, colluding)
+    assert not any(meets(Graph(n, k - 2, s), threshold, colluding) for s in range(k))
+    assumed = max(colluding, math.ceil(n / 20))
+    for degree in (k, k + 2):  # the rows of dropouts and colluders only get rarer with the degree
+        for s in range(degree + 3):
+            exposed = n * hypergeom.sf(s - 1, n - 1, assumed, degree)
+            lost = n * hypergeom.cdf(s - 1, n - 1, threshold - 1, degree)
+            sound = 2 <= s <= degree <= n // 2 and max(exposed, lost) < 2.0**-42
+            assert meets(Graph(n, degree, s), threshold, colluding) == sound
+
+
+@pytest.mark.parametrize("graph", [(98, 40, 20), (400, 51, 25), (400, 202, 100), (400, 0, 2), (400, 40, 1)])
+def test_odd_shapes_meet_nothing(graph):
+    assert not meets(Graph(*graph), graph[0] - 1, 0)
 
 
 def test_degree_grows_slowly_with_the_number_of_participants():

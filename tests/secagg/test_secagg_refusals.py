@@ -1,5 +1,6 @@
 """What client and server refuse, that a refusal changes nothing, and that secrets go once used."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from secagg_helper import cast, play
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
+from skelmix.secagg import graph as graphs
 from skelmix.secagg import messages, stored
 from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
@@ -270,6 +272,22 @@ def test_settings_that_break_a_rule_are_refused_by_the_client_whatever_the_serve
         request = changed(requests[10], messages.ShareRequest, **fields)
         refuses(ProtocolError, lambda: client.share(request), client.secret_state)  # noqa: B023
     client.share(requests[10])
+
+
+def test_a_few_bytes_cannot_make_a_client_search(monkeypatch):
+    """Number of participants, threshold and colluders are the server's words; work follows from rows only."""
+    _, clients, requests = up_to("share", CURIOUS, n=3)
+    calls = []
+    for name in ("sparse", "_least_secret_threshold", "_largest_recoverable_threshold", "circle"):
+        monkeypatch.setattr(graphs, name, lambda *a, name=name: calls.append(name))
+    monkeypatch.setattr(graphs, "comb", lambda n, k: calls.append(k) or math.comb(n, k))
+    huge = {"participants": 65536, "threshold": 33000, "colluding": 20000}
+    for degree in (2, 4, 60, 32768, 65535):
+        request = changed(requests[10], messages.ShareRequest, **huge, degree=degree)
+        assert len(request) < 600
+        refuses(ProtocolError, lambda: clients[10].share(request), clients[10].secret_state)  # noqa: B023
+    assert len(calls) < 20
+    assert set(calls) <= {0, 1, 2}, "binomials of no more than the rows sent"
 
 
 def test_identities_come_from_trusted_and_not_from_the_server():

@@ -98,7 +98,7 @@ class PrivacyReport:
         """The claim in plain words."""
         how = _BOUNDS[self.bound] + (f", order {self.order}" if self.order else "")
         lines = [
-            f"({_up(self.epsilon)}, {self.delta:g})-differential privacy over {self.rounds:,} round(s)",
+            f"({_up(self.epsilon)}, {_up(self.delta)})-differential privacy over {self.rounds:,} round(s)",
             f"  proved by             {self.bound}: {how}",
         ]
         if self.mu is not None:

@@ -111,6 +111,7 @@ def judge(
     far below (1 - confidence)/canaries for anything to be shown.
     """
     positive(claimed=claimed)
+    probability(delta=delta, confidence=confidence)
     count = len(scores)
     if scores.shape != (count,) or included.shape != (count,) or count < 2 or not np.isfinite(scores).all():
         raise InvalidInput("scores and included: one finite number and one flag a canary, at least two")
@@ -176,6 +177,7 @@ def audit_training(
 
     Example: `audit_training(plan, canaries=200).holds`.
     """
+    probability(confidence=confidence)  # before the rounds are run
     scores, included = run_with_canaries(plan, canaries, entropy=entropy)
     return judge(
         scores, included, claimed=plan.report.epsilon, delta=plan.report.delta, confidence=confidence

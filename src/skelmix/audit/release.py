@@ -22,7 +22,7 @@ from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.validation import one_of, positive, whole
+from skelmix.validation import one_of, positive, probability, whole
 
 Floats = NDArray[np.float64]
 
@@ -136,6 +136,7 @@ def audit_release(
         True
     """
     whole(8, trials=trials)
+    probability(delta=delta, confidence=confidence)
     if not isinstance(mechanism, IntegerMechanism):
         raise InvalidInput(f"{mechanism.name} releases no integers: only distributed mechanisms are audited")
     for name in pairs:

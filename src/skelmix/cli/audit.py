@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from click.core import ParameterSource
 
 from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
@@ -15,10 +16,17 @@ if TYPE_CHECKING:
 
 Panel = "Attack"
 
+#: what a plan in a file already says
+_PLANNED = {
+    "epsilon", "delta", "rounds", "dimension", "clip_norm", "bits", "mechanism", "bound", "scale", "cohort",
+    "population",
+}  # fmt: skip
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
     def audit(
+        context: typer.Context,
         plan: Annotated[
             Path | None,
             typer.Option(help="Attack this plan (JSON from `skelmix plan --output`).", rich_help_panel=Panel),
@@ -84,29 +92,60 @@ def register(app: typer.Typer) -> None:
         The δ of one release is large, so that trials can see what it lets through; the claim is at it too.
         Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
         """
+        from skelmix.validation import probability
+
+        _refuse_unused(context, everything=everything, plan=plan is not None, canaries=canaries != 0)
         if everything:
             _study(output, as_json)
             return
+        if confidence is None:
+            confidence = 0.999 if canaries else 0.999999
+        if delta is None:
+            delta = 1e-6 if canaries else 1e-2
+        if bound is None:
+            bound = "gdp" if mechanism in ("smm", "dgm") else "tight"
+        probability(confidence=confidence)  # before anything is planned or played
         chosen = (
             _read(plan)
             if plan is not None
             else opt.build_plan(
-                epsilon=epsilon, delta=delta or (1e-6 if canaries else 1e-2), dimension=dimension,
+                epsilon=epsilon, delta=delta, dimension=dimension,
                 clip_norm=clip_norm, bits=bits, cohort=cohort, population=population,
-                rounds=rounds, mechanism=mechanism,
-                bound=bound or ("gdp" if mechanism in ("smm", "dgm") else "tight"), scale=scale,
+                rounds=rounds, mechanism=mechanism, bound=bound, scale=scale,
                 dropout_tolerance=0.0, colluding=0,
                 sampling="none" if population in (None, cohort) else "poisson", alignment=1.0,
             )
         )  # fmt: skip
         found = (
-            _training(chosen, canaries, confidence or 0.999)
+            _training(chosen, canaries, confidence)
             if canaries
-            else _release(chosen, trials, confidence or 0.999999, plot)
+            else _release(chosen, trials, confidence, plot)
         )
         emit(found, _readable(found), as_json=as_json)
         if not found["holds"]:
             raise typer.Exit(1)
+
+
+def _refuse_unused(context: typer.Context, *, everything: bool, plan: bool, canaries: bool) -> None:
+    """An option that would change nothing is refused: whoever gave it believes that it counts."""
+    from skelmix.errors import InvalidInput
+
+    given = {
+        str(one.name): one.opts[0]
+        for one in context.command.params
+        if context.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE
+    }
+    if everything:
+        unused, why = given.keys() - {"everything", "output", "as_json"}, "the settings of --all are fixed"
+    elif plan and (unused := given.keys() & _PLANNED):
+        why = "the plan in the file says it"
+    elif canaries and (unused := given.keys() & {"trials", "plot"}):
+        why = "with --canaries there is one run, and no single release"
+    else:
+        unused, why = given.keys() & {"output"}, "only --all writes a table"
+    if unused:
+        names = ", ".join(sorted(given[name] for name in unused))
+        raise InvalidInput(f"{names} would be ignored: {why}; leave it out")
 
 
 def _read(path: Path) -> Plan:

@@ -80,6 +80,7 @@ def register(app: typer.Typer) -> None:
 
         if output is not None and output.suffix not in (".npy", ".csv"):
             raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
+        start = time.perf_counter()
         data: Iterable[Any]
         if input is not None:
             rows = open_rows(input, header=header)
@@ -90,7 +91,6 @@ def register(app: typer.Typer) -> None:
             clip_norm = 1.0 if input is not None else radius
         if alignment is None:
             alignment = 1.0 if input is not None else 0.0
-        start = time.perf_counter()
         chosen = opt.build_plan(
             epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,
             cohort=participants, population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale,
@@ -157,7 +157,9 @@ def _readable(chosen: Any, payload: dict[str, Any], estimate: NDArray[np.float64
     lines = [str(chosen), ""]
     if "mse" in payload:
         ratio = payload["mse"] / payload["predicted"]["mse"]
-        lines.append(f"measured    {payload['mse']:.4g} mean squared error, {ratio:.3f} times the prediction")
+        lines.append(
+            f"measured    {payload['mse']:.4g} mean squared error of the sum, {ratio:.3f} times as predicted"
+        )
     if "output" in payload:
         lines.append(f"wrote       {payload['output']}")
     else:

@@ -14,17 +14,19 @@ from skelmix.secagg.settings import Settings
 
 
 def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
-    """Settings and graph of a request; degree and thresholds are computed again, no others accepted."""
-    named = (request.dimension, request.bits, request.threshold, request.colluding, request.malicious)
+    """Settings and graph of a request, judged as they stand: the work is bounded by the bytes received."""
     asked = Graph(request.participants, request.degree, request.share_threshold)
+    if len(request.neighbourhood) != asked.degree + 1:
+        raise MalformedMessage(f"{len(request.neighbourhood)} neighbours shown, the degree is {asked.degree}")
     try:
-        for full in (False, True):
-            settings = Settings(*named, full_graph=full)
-            if settings.graph(request.participants) == asked:
-                return settings, asked
+        settings = Settings(
+            request.dimension, request.bits, request.threshold, request.colluding, request.malicious
+        )
+        if settings.allow(asked):
+            return settings, asked
     except InvalidInput as error:
         raise UnsafeRequest(f"the settings of the round are refused: {error}") from error
-    raise UnsafeRequest("degree and Shamir threshold are not those that the settings call for")
+    raise UnsafeRequest("degree and Shamir threshold do not keep what the settings promise")
 
 
 def keeps(request: ShareRequest, least: Settings) -> None:

@@ -103,12 +103,44 @@ def sparse(participants: int, threshold: int, colluding: int) -> Graph | None:
     return None
 
 
-def choose(participants: int, threshold: int, *, colluding: int = 0, full: bool = False) -> Graph:
-    """The sparse graph when it pays (degree at most half of the others), else the full graph.
+def _subsets_with(population: int, marked: int, size: int, least: int) -> int:
+    """How many `size`-subsets of `population` hold `least` marked members or more; exact.
 
-    `threshold` participants must survive and answer; any smaller number ends the round without a sum.
-    Raises `InvalidInput` when colluders alone reach the threshold.
+    Each term follows from the one before by two small factors, so that the cost is at most `size` steps.
     """
+    t = min(marked, size)
+    term = comb(marked, t) * comb(population - marked, size - t)
+    found = 0
+    while t >= least:
+        found += term
+        term = term * t * (population - marked - size + t) // ((marked - t + 1) * (size - t + 1))
+        t -= 1
+    return found
+
+
+def meets(graph: Graph, threshold: int, colluding: int) -> bool:
+    """Whether a ring lattice keeps the three conditions, at its own degree and Shamir threshold.
+
+    For whoever is shown a graph: nothing is searched, and the work grows with the degree alone. More
+    neighbours than `sparse` would take are as good; a graph that `sparse` gives always meets.
+    """
+    n, degree, t = graph.participants, graph.degree, graph.share_threshold
+    colluding = max(colluding, -(-n // 20))
+    shaped = n >= LEAST_SPARSE and degree % 2 == 0 and 2 <= t <= degree <= n // 2
+    if not shaped or not colluding < threshold <= n:
+        return False
+    total = comb(n - 1, degree)
+    exposed = _subsets_with(n - 1, colluding, degree, t)
+    lost = total - _subsets_with(n - 1, threshold - 1, degree, t)
+    return (
+        _row_is_unlikely(n, min(n, n - threshold + colluding), degree // 2)
+        and _under_target(exposed, total, n)
+        and _under_target(lost, total, n)
+    )
+
+
+def check(participants: int, threshold: int, colluding: int) -> None:
+    """`InvalidInput` unless colluding < threshold <= participants."""
     whole(1, participants=participants)
     whole(1, participants, threshold=threshold)
     whole(0, participants, colluding=colluding)
@@ -117,6 +149,15 @@ def choose(participants: int, threshold: int, *, colluding: int = 0, full: bool 
             f"threshold = {threshold}: must exceed the {colluding} who may collude; "
             "raise it or lower colluding"
         )
+
+
+def choose(participants: int, threshold: int, *, colluding: int = 0, full: bool = False) -> Graph:
+    """The sparse graph when it pays (degree at most half of the others), else the full graph.
+
+    `threshold` participants must survive and answer; any smaller number ends the round without a sum.
+    Raises `InvalidInput` when colluders alone reach the threshold.
+    """
+    check(participants, threshold, colluding)
     if not full and (graph := sparse(participants, threshold, colluding)) is not None:
         return graph
     return Graph(participants, participants - 1, threshold)

@@ -55,7 +55,24 @@ class Settings:
         whole(0, MOST_PARTICIPANTS, colluding=self.colluding)
 
     def graph(self, participants: int) -> Graph:
-        """Degree and Shamir threshold for so many participants; `InvalidInput` when a rule is broken.
+        """Degree and Shamir threshold for so many participants; `InvalidInput` when a rule is broken."""
+        self._check(participants)
+        full = self.full_graph or self.malicious
+        return graphs.choose(participants, self.threshold, colluding=self.colluding, full=full)
+
+    def allow(self, graph: Graph) -> bool:
+        """Whether a graph that somebody else chose is as good as `graph()`; `InvalidInput` as there.
+
+        The full graph, or, unless the server may be malicious, a ring lattice that `meets` the conditions. It
+        is judged as it is, not searched for: the work grows with its degree, whatever else it claims.
+        """
+        self._check(graph.participants)
+        if graph.full:
+            return graph.share_threshold == self.threshold
+        return not self.malicious and graphs.meets(graph, self.threshold, self.colluding)
+
+    def _check(self, participants: int) -> None:
+        """The rules that hold in every graph.
 
         Any threat model: threshold > colluding, and at least 2 (1 only for a lone participant). Malicious
         server: 2·threshold > participants + colluding, for otherwise two disjoint groups of honest clients
@@ -71,8 +88,7 @@ class Settings:
                 f"threshold = {self.threshold}: against a malicious server it must exceed "
                 f"(participants + colluding)/2 = {(participants + self.colluding) / 2}; raise the threshold"
             )
-        full = self.full_graph or self.malicious
-        return graphs.choose(participants, self.threshold, colluding=self.colluding, full=full)
+        graphs.check(participants, self.threshold, self.colluding)
 
     @property
     def payload_bytes(self) -> int:
