@@ -19,7 +19,13 @@ from scipy.special import ndtr
 
 @dataclass(frozen=True)
 class PredictedError:
-    """Mean squared error of one coordinate of the sum, and what it is made of."""
+    """Mean squared error of one coordinate of the sum, and what it is made of.
+
+    Example:
+
+        >>> PredictedError(noise=4.0, rounding=0.5, wrap=0.0).mse
+        4.5
+    """
 
     noise: float
     rounding: float
@@ -52,6 +58,7 @@ class PredictedError:
         return self.noise + self.rounding + self.lost + self.bias
 
     def to_dict(self) -> dict[str, float]:
+        """Every field, with `mse` and `unbiased`."""
         return {"mse": self.mse, "unbiased": self.unbiased, **asdict(self)}
 
 

@@ -21,6 +21,12 @@ class Partition:
 
     A record with two holders would count twice in a sum, which no guarantee per participant covers: it is
     refused, as are empty participants (they would have no gradient).
+
+    Example:
+
+        >>> two = Partition(records=np.array([4, 0, 2]), offsets=np.array([0, 2, 3]))
+        >>> len(two), two.records_of(0).tolist(), two.sizes.tolist()
+        (2, [4, 0], [2, 1])
     """
 
     records: NDArray[np.int64]
@@ -42,10 +48,12 @@ class Partition:
         return len(self.offsets) - 1
 
     def records_of(self, participant: int) -> NDArray[np.int64]:
+        """Indices of the records that this participant holds."""
         return self.records[self.offsets[participant] : self.offsets[participant + 1]]
 
     @property
     def sizes(self) -> NDArray[np.int64]:
+        """How many records each participant holds."""
         return np.diff(self.offsets)
 
 
@@ -55,13 +63,25 @@ def _from_lists(lists: list[NDArray[np.int64]]) -> Partition:
 
 
 def one_record_each(records: int) -> Partition:
-    """The paper's setting: each record is a participant (Bao et al. 2022, Section 6.2)."""
+    """The paper's setting: each record is a participant (Bao et al. 2022, Section 6.2).
+
+    Example:
+
+        >>> len(one_record_each(60_000))
+        60000
+    """
     whole(1, records=records)
     return Partition(np.arange(records), np.arange(records + 1))
 
 
 def equal_shares(records: int, per_participant: int, *, seed: int = 0) -> Partition:
-    """`per_participant` records each, shuffled; the remainder of the division is left out."""
+    """`per_participant` records each, shuffled; the remainder of the division is left out.
+
+    Example:
+
+        >>> equal_shares(records=23, per_participant=5).sizes.tolist()
+        [5, 5, 5, 5]
+    """
     whole(1, records, per_participant=per_participant)
     participants = records // per_participant
     order = np.random.default_rng(seed).permutation(records)[: participants * per_participant]
@@ -70,10 +90,15 @@ def equal_shares(records: int, per_participant: int, *, seed: int = 0) -> Partit
 
 def label_skew(labels: NDArray[Any], participants: int, concentration: float, *, seed: int = 0) -> Partition:
     """Equal shares whose label mixture is drawn from Dirichlet(concentration) for each participant (Hsu et
-        al. 2019).
+    al. 2019).
 
     Small concentrations give participants of a single label, large ones give equal mixtures. When a label has
     run out, its share goes to the labels that are left.
+
+    Example:
+
+        >>> label_skew(np.arange(100) % 10, participants=5, concentration=0.1).sizes.tolist()
+        [20, 20, 20, 20, 20]
     """
     whole(1, len(labels), participants=participants)
     positive(concentration=concentration)
@@ -98,7 +123,13 @@ def label_skew(labels: NDArray[Any], participants: int, concentration: float, *,
 
 
 def by_id(ids: NDArray[Any]) -> Partition:
-    """One participant for each distinct value of a user-supplied column, in sorted order of the values."""
+    """One participant for each distinct value of a user-supplied column, in sorted order of the values.
+
+    Example:
+
+        >>> by_id(np.array(["ann", "bob", "ann"])).records_of(0).tolist()
+        [0, 2]
+    """
     ids = np.asarray(ids)
     if ids.ndim != 1 or len(ids) == 0:
         raise InvalidInput(f"ids has shape {ids.shape}: give one id for each record")
@@ -112,6 +143,12 @@ def read_ids(path: Path) -> NDArray[Any]:
     order of the training records.
 
     Blank lines and what cannot be read raise `InvalidInput`.
+
+    Example:
+
+        >>> _ = Path("owners.txt").write_text("ann\\nbob\\n")
+        >>> read_ids(Path("owners.txt")).tolist()
+        ['ann', 'bob']
     """
     try:
         if path.suffix == ".npy":

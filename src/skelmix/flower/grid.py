@@ -35,6 +35,12 @@ log = logging.getLogger("flwr.skelmix")
 class RoundRecord:
     """What can be told of a round: its number, who started and who is in the sum, waves and seconds it
     took.
+
+    Example:
+
+        >>> from skelmix.flower.grid import RoundRecord
+        >>> RoundRecord(round=0, cohort=3, survivors=3, opened=True, waves=4, seconds=17.4).opened
+        True
     """
 
     round: int

@@ -34,10 +34,19 @@ _LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
 
 @dataclass(frozen=True)
 class IntegerMechanism(Mechanism):
-    """A mechanism whose participants send integers modulo 2^bits."""
+    """A mechanism whose participants send integers modulo 2^bits: everything but the central Gaussian.
+
+    Example:
+
+        >>> from skelmix.mechanisms import SkellamMixture
+        >>> smm = SkellamMixture(dimension=4, bits=12, scale=100.0, clip_norm=1.0, total_noise=50.0)
+        >>> smm.modulus, smm.encode(np.zeros(4), round=0).dtype.name
+        (4096, 'uint16')
+    """
 
     @property
     def modulus(self) -> int:
+        """m = 2^bits."""
         return 1 << self.bits
 
     def encode(

@@ -48,6 +48,12 @@ class Client:
     least: the weakest rules that this participant joins under: its own dimension and bits, the least
       threshold and the least number of colluders. Mandatory in the malicious model, unless `share` gets
       `accept`: what a malicious server says about its round is worth nothing.
+
+    Example (a whole round: see `Server`):
+
+        >>> from skelmix.secagg.keys import KeyPair
+        >>> Client(7, KeyPair.generate()).phase.name
+        'SHARE'
     """
 
     def __init__(

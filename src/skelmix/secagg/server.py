@@ -49,6 +49,24 @@ class Server:
     are signed.
 
     session: 16 public bytes that name the training run or the sum; drawn here when not given.
+
+    Example, a whole round in one process (between machines, send what is passed here):
+
+        >>> import numpy as np
+        >>> from skelmix.secagg.client import Client
+        >>> from skelmix.secagg.keys import KeyPair
+        >>> server = Server(Settings(dimension=2, bits=8, threshold=3))
+        >>> clients = {i: Client(i, KeyPair.generate()) for i in range(3)}
+        >>> for client in clients.values():
+        ...     _ = server.advertise(client.advertise())
+        >>> for i, request in server.close_advertise().items():
+        ...     _ = server.share(clients[i].share(request))
+        >>> for i, request in server.close_share().items():
+        ...     _ = server.masked(clients[i].masked(request, np.array([i, 100], np.uint8)))
+        >>> for i, request in server.close_masked().items():
+        ...     _ = server.unmask(clients[i].unmask(request))
+        >>> server.close_unmask()
+        array([ 3, 44], dtype=uint8)
     """
 
     def __init__(self, settings: Settings, *, round: int = 0, session: bytes | None = None) -> None:

@@ -39,6 +39,11 @@ class Settings:
       signatures and the consistency check are then mandatory, the graph is full, and 2·threshold >
       participants + colluding.
     full_graph: take the full graph whatever the number of participants.
+
+    Example:
+
+        >>> Settings(dimension=1_000, bits=8, threshold=36, colluding=4).threshold
+        36
     """
 
     dimension: int
