@@ -1,5 +1,6 @@
 """Messages decode to what was encoded; everything else is a MalformedMessage, and nothing but that."""
 
+import tracemalloc
 from dataclasses import fields, replace
 
 import msgpack
@@ -106,6 +107,39 @@ def test_huge_claimed_lengths_are_refused_before_anything_is_allocated():
     for head in (b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 5000):
         with pytest.raises(MalformedMessage):
             messages.decode(reseal(head), messages.Shares, 10**6)
+
+
+NESTED = b"\x97" + b"\xc0" * 7
+NILS = {
+    "one flat array": lambda size: b"\xdd" + size.to_bytes(4, "big") + b"\xc0" * size,
+    "arrays of seven": lambda size: b"\xdd" + (size // 8).to_bytes(4, "big") + NESTED * (size // 8),
+    "sevens of sevens": lambda size: b"\x97" * 5 + NESTED * (size // 8),
+    "empty arrays": lambda size: b"\xdd" + size.to_bytes(4, "big") + b"\x90" * size,
+    "rows of small cells": lambda size: (
+        b"\xdd" + (size // 3).to_bytes(4, "big") + b"\x92\x00\x00" * (size // 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("filling", NILS)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_body_of_containers_takes_no_more_memory_than_its_bytes(kind, filling, recorded):
+    """In place of each field, and of the whole: a megabyte of them would be tens of megabytes of objects."""
+    size = 1 << 20
+    junk = NILS[filling](size)
+    values = msgpack.unpackb(recorded[kind][: -messages.CHECKSUM_BYTES], use_list=False)
+    parts = [msgpack.packb(value) for value in values]
+    bodies = [junk]
+    for at in range(len(parts)):
+        bodies.append(bytes([0x90 + len(parts)]) + b"".join([*parts[:at], junk, *parts[at + 1 :]]))
+    for body in map(reseal, bodies):
+        tracemalloc.start()
+        try:
+            with pytest.raises(MalformedMessage):
+                messages.decode(body, kind, len(body))
+            assert tracemalloc.get_traced_memory()[1] < 2 * len(body)
+        finally:
+            tracemalloc.stop()
 
 
 def test_another_version_and_non_canonical_encodings_are_refused(recorded):

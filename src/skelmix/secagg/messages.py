@@ -3,7 +3,8 @@
 A message on the wire is a msgpack array [version, kind, fields…] followed by a 16-byte BLAKE2b checksum of
 it. The checksum finds damage, not fraud: fraud is met by the seals and signatures inside. `decode` refuses,
 before it allocates anything for them, messages longer than the caller's limit; and it refuses another version
-or kind, fields of the wrong type or length, and every encoding but the one that `encode` writes.
+or kind, fields of the wrong type or length (each as it is met, with no container built that the field does
+not have), and every encoding but the one that `encode` writes.
 
 With n participants, k neighbours and d coordinates of b bits, sizes in bytes are at most
 advertisement 160; share request 240 + 152·(k+1); shares 190 + 88·k; mask request 60 + n/8 + 124·k;
@@ -50,16 +51,11 @@ def _flag(value: Any) -> bool:
     return type(value) is bool
 
 
-def _rows(*columns: Check) -> Check:
-    def check(value: Any) -> bool:
-        return type(value) is tuple and all(
-            type(row) is tuple
-            and len(row) == len(columns)
-            and all(column(cell) for column, cell in zip(columns, row, strict=True))
-            for row in value
-        )
+class _Rows:
+    """A field that is a table: an array of rows, each an array of as many cells as there are columns."""
 
-    return check
+    def __init__(self, *columns: Check) -> None:
+        self.columns = columns
 
 
 _INDEX = _integer(MOST_PARTICIPANTS - 1)
@@ -79,7 +75,7 @@ class Message:
     """Base of all messages. `KIND` is its number on the wire, `CHECKS` one predicate a field, in order."""
 
     KIND: ClassVar[int] = 0
-    CHECKS: ClassVar[tuple[Check, ...]] = ()
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ class Advertisement(Message):
     identity_key: bytes
     signature: bytes
     KIND: ClassVar[int] = 1
-    CHECKS: ClassVar[tuple[Check, ...]] = (_WIDE, _KEY, _OPTIONAL_KEY, _OPTIONAL_SIGNATURE)
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (_WIDE, _KEY, _OPTIONAL_KEY, _OPTIONAL_SIGNATURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +109,7 @@ class ShareRequest(Message):
     index: int
     neighbourhood: tuple[Peer, ...]
     KIND: ClassVar[int] = 2
-    CHECKS: ClassVar[tuple[Check, ...]] = (
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
         *_HEADER,
         _integer(MOST_COORDINATES),
         _integer(32),
@@ -126,7 +122,7 @@ class ShareRequest(Message):
         _KEY,
         _KEY,
         _INDEX,
-        _rows(_INDEX, _WIDE, _KEY, _OPTIONAL_KEY, _OPTIONAL_SIGNATURE),
+        _Rows(_INDEX, _WIDE, _KEY, _OPTIONAL_KEY, _OPTIONAL_SIGNATURE),
     )
 
 
@@ -142,12 +138,12 @@ class Shares(Message):
     sealed: tuple[tuple[int, bytes], ...]
     signature: bytes
     KIND: ClassVar[int] = 3
-    CHECKS: ClassVar[tuple[Check, ...]] = (
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
         *_HEADER,
         _INDEX,
         _KEY,
         _KEY,
-        _rows(_INDEX, _octets(SEALED_BYTES)),
+        _Rows(_INDEX, _octets(SEALED_BYTES)),
         _OPTIONAL_SIGNATURE,
     )
 
@@ -161,7 +157,11 @@ class MaskRequest(Message):
     sharers: bytes
     sealed: tuple[tuple[int, bytes, bytes], ...]
     KIND: ClassVar[int] = 4
-    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _any_octets, _rows(_INDEX, _KEY, _octets(SEALED_BYTES)))
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
+        *_HEADER,
+        _any_octets,
+        _Rows(_INDEX, _KEY, _octets(SEALED_BYTES)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class MaskedInput(Message):
     payload: bytes
     signature: bytes
     KIND: ClassVar[int] = 5
-    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _INDEX, _any_octets, _OPTIONAL_SIGNATURE)
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (*_HEADER, _INDEX, _any_octets, _OPTIONAL_SIGNATURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class ConsistencyRequest(Message):
     round: int
     survivors: bytes
     KIND: ClassVar[int] = 6
-    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _any_octets)
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (*_HEADER, _any_octets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Agreement(Message):
     sender: int
     signature: bytes
     KIND: ClassVar[int] = 7
-    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _INDEX, _octets(SIGNATURE_BYTES))
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (*_HEADER, _INDEX, _octets(SIGNATURE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,11 @@ class UnmaskRequest(Message):
     survivors: bytes
     agreements: tuple[tuple[int, bytes], ...]
     KIND: ClassVar[int] = 8
-    CHECKS: ClassVar[tuple[Check, ...]] = (*_HEADER, _any_octets, _rows(_INDEX, _octets(SIGNATURE_BYTES)))
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
+        *_HEADER,
+        _any_octets,
+        _Rows(_INDEX, _octets(SIGNATURE_BYTES)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +227,11 @@ class UnmaskShares(Message):
     key_shares: tuple[tuple[int, bytes], ...]
     signature: bytes
     KIND: ClassVar[int] = 9
-    CHECKS: ClassVar[tuple[Check, ...]] = (
+    CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
         *_HEADER,
         _INDEX,
-        _rows(_INDEX, _octets(SHARE_BYTES)),
-        _rows(_INDEX, _octets(SHARE_BYTES)),
+        _Rows(_INDEX, _octets(SHARE_BYTES)),
+        _Rows(_INDEX, _octets(SHARE_BYTES)),
         _OPTIONAL_SIGNATURE,
     )
 
@@ -270,24 +274,54 @@ def decode(data: bytes, kind: type[M], limit: int) -> M:
             f"{name}: checksum is wrong; the message was damaged or cut on the way, send it again"
         )
     try:
-        values = msgpack.unpackb(body, use_list=False, raw=False, max_map_len=0, max_ext_len=0, max_str_len=0)
+        message = _read(body, kind)
+    except MalformedMessage:
+        raise
     except Exception as error:  # msgpack raises several unrelated classes
         raise MalformedMessage(f"{name}: not a well-formed message ({error})") from error
-    if type(values) is not tuple or len(values) != 2 + len(kind.CHECKS):
-        raise MalformedMessage(f"{name}: wrong number of fields")
-    if values[0] != VERSION or type(values[0]) is not int:
-        raise MalformedMessage(
-            f"{name}: version {values[0]!r}, this side speaks {VERSION}; update the older side"
-        )
-    if values[1] != kind.KIND or type(values[1]) is not int:
-        raise MalformedMessage(f"{name}: a message of another kind ({values[1]!r}) came in its place")
-    for field, check, value in zip(fields(kind), kind.CHECKS, values[2:], strict=True):
-        if not check(value):
-            raise MalformedMessage(f"{name}: field {field.name} is outside its limits")
-    message = kind(*values[2:])
     if _body(message) != body:
         raise MalformedMessage(f"{name}: not in canonical form")
     return message
+
+
+def _read(body: memoryview, kind: type[M]) -> M:
+    """Field by field, each checked before the next is built: a hostile body takes no more than its bytes.
+
+    The unpacker itself builds no array at all; those of a table are opened here, where one is expected.
+    """
+    name = kind.__name__
+    none = {f"max_{container}_len": 0 for container in ("array", "map", "ext", "str")}
+    size = len(body)
+    unpacker = msgpack.Unpacker(use_list=False, raw=False, read_size=size, max_buffer_size=size, **none)
+    unpacker.feed(body)
+    if unpacker.read_array_header() != 2 + len(kind.CHECKS):
+        raise MalformedMessage(f"{name}: wrong number of fields")
+    version, number = unpacker.unpack(), unpacker.unpack()
+    if version != VERSION or type(version) is not int:
+        raise MalformedMessage(
+            f"{name}: version {version!r}, this side speaks {VERSION}; update the older side"
+        )
+    if number != kind.KIND or type(number) is not int:
+        raise MalformedMessage(f"{name}: a message of another kind ({number!r}) came in its place")
+
+    def cell(field: str, check: Check) -> Any:
+        value = unpacker.unpack()
+        if not check(value):
+            raise MalformedMessage(f"{name}: field {field} is outside its limits")
+        return value
+
+    def row(field: str, columns: tuple[Check, ...]) -> tuple[Any, ...]:
+        if unpacker.read_array_header() != len(columns):
+            raise MalformedMessage(f"{name}: field {field} has a row of another length")
+        return tuple([cell(field, column) for column in columns])
+
+    values: list[Any] = []
+    for field, check in zip((field.name for field in fields(kind)), kind.CHECKS, strict=True):
+        if isinstance(check, _Rows):
+            values.append(tuple([row(field, check.columns) for _ in range(unpacker.read_array_header())]))
+        else:
+            values.append(cell(field, check))
+    return kind(*values)
 
 
 def bitmap(indices: set[int] | frozenset[int], participants: int) -> bytes:
