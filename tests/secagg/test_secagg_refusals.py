@@ -439,11 +439,25 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
 
 def test_damaged_or_foreign_states_are_refused():
     _, clients, _ = up_to("masked", CURIOUS)
-    client = clients[10]
-    good = client.secret_state()
+    good, client = clients[10].secret_state(), Client(10, clients[10]._channel)
     nap = stored.with_digest(b"\x93\x02\x0a\xa3nap")
     for bad in (b"", good + b"\0", clients[11].secret_state(), nap, stored.with_digest(b"")):
         refuses(CorruptState, lambda: client.restore(bad), client.secret_state)  # noqa: B023
+
+
+@pytest.mark.parametrize("end", ["shared", "masked", "finished", "abandoned"])
+def test_a_client_that_has_begun_takes_back_no_older_state(end):
+    """Two sets of survivors opened from one state would give both shares of a peer."""
+    _, clients, requests = up_to("masked" if end in ("shared", "masked") else "unmask", CURIOUS)
+    client = clients[10]
+    older = client.secret_state()
+    if end == "masked":
+        client.masked(requests[10], ONES)
+    elif end == "finished":
+        client.unmask(requests[10])
+    elif end == "abandoned":
+        client.abandon()
+    refuses(OutOfOrder, lambda: client.restore(older), client.secret_state)
 
 
 @pytest.mark.parametrize("phase", ["advertise", "unmask"])

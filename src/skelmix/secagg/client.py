@@ -32,7 +32,7 @@ from skelmix.secagg.keys import (
 from skelmix.secagg.messages import Message, ShareRequest
 from skelmix.secagg.settings import Phase, Settings
 from skelmix.secagg.sharing import SHARE_BYTES
-from skelmix.secagg.stored import Round
+from skelmix.secagg.stored import Round, Secrets
 from skelmix.validation import whole
 
 Accept = Callable[[ShareRequest], None]
@@ -77,7 +77,7 @@ class Client:
         self._least = least
         self._entropy = entropy or system_entropy()
         self._round: Round | None = None
-        self._agreed: dict[int, bytes] = {}  # channel secrets, kept for the next phase but never written out
+        self._agreed = Secrets()  # channel secrets, kept for the next phase but never written out
 
     def advertise(self) -> bytes:
         """The long-lived public keys. May be called at any time; the same bytes serve every round."""
@@ -108,7 +108,7 @@ class Client:
         count, t = len(request.neighbourhood), request.share_threshold
         seed_shares = sharing.split(seed, t, count, entropy=self._entropy)
         key_shares = sharing.split(mask.secret_bytes(), t, count, entropy=self._entropy)
-        own_seed_share, agreed, sealed = b"", {}, []
+        own_seed_share, agreed, sealed = b"", Secrets(), []
         for peer, seed_share, key_share in zip(request.neighbourhood, seed_shares, key_shares, strict=True):
             if peer[0] == request.index:
                 own_seed_share = seed_share
@@ -164,7 +164,7 @@ class Client:
         state.held = held
         state.sharers = delivery.sharers
         state.erase_masks()
-        self._agreed = {}
+        self._agreed = Secrets()
         self.phase = Phase.CONSISTENCY if request.malicious else Phase.UNMASK
         return encoded
 
@@ -219,7 +219,7 @@ class Client:
         if self._round is not None:
             self._round.erase_masks()
         self._round = None
-        self._agreed = {}
+        self._agreed = Secrets()
         self.phase = Phase.FAILED
 
     def secret_state(self) -> bytes:
@@ -232,9 +232,14 @@ class Client:
         return stored.to_bytes(self.participant, self.phase, self._round)
 
     def restore(self, secret_state: bytes) -> None:
-        """Continue from the same participant's `secret_state()`; else `CorruptState`, and no change."""
+        """Continue from the same participant's `secret_state()`; else `CorruptState`, and no change.
+
+        For a new client only: one that has shared, finished or given up raises `OutOfOrder`, for an older
+        state would let it open a second set of survivors.
+        """
+        self._expect(Phase.SHARE)
         self.phase, self._round = stored.from_bytes(secret_state, self.participant)
-        self._agreed = {}
+        self._agreed = Secrets()
 
     def _expect(self, phase: Phase) -> None:
         if self.phase is not phase:
@@ -290,10 +295,10 @@ class Client:
                 "or accept=: size and threshold are not the server's to choose"
             )
 
-    def _open(self, delivery: messages.MaskRequest) -> dict[int, bytes]:
+    def _open(self, delivery: messages.MaskRequest) -> Secrets:
         request = self._state().request
         channels = {peer[0]: peer[2] for peer in request.neighbourhood}
-        held = {}
+        held = Secrets()
         for index, mask_key, sealed in delivery.sealed:
             shared = self._agreed.get(index) or self._channel.agree(channels[index])
             key = share_key(shared, request.transcript, index, request.index, mask_key)

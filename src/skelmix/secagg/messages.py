@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import msgpack
@@ -223,8 +223,8 @@ class UnmaskShares(Message):
     session: bytes
     round: int
     sender: int
-    seed_shares: tuple[tuple[int, bytes], ...]
-    key_shares: tuple[tuple[int, bytes], ...]
+    seed_shares: tuple[tuple[int, bytes], ...] = field(repr=False)
+    key_shares: tuple[tuple[int, bytes], ...] = field(repr=False)
     signature: bytes
     KIND: ClassVar[int] = 9
     CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
@@ -304,23 +304,23 @@ def _read(body: memoryview, kind: type[M]) -> M:
     if number != kind.KIND or type(number) is not int:
         raise MalformedMessage(f"{name}: a message of another kind ({number!r}) came in its place")
 
-    def cell(field: str, check: Check) -> Any:
+    def cell(at: str, check: Check) -> Any:
         value = unpacker.unpack()
         if not check(value):
-            raise MalformedMessage(f"{name}: field {field} is outside its limits")
+            raise MalformedMessage(f"{name}: field {at} is outside its limits")
         return value
 
-    def row(field: str, columns: tuple[Check, ...]) -> tuple[Any, ...]:
+    def row(at: str, columns: tuple[Check, ...]) -> tuple[Any, ...]:
         if unpacker.read_array_header() != len(columns):
-            raise MalformedMessage(f"{name}: field {field} has a row of another length")
-        return tuple([cell(field, column) for column in columns])
+            raise MalformedMessage(f"{name}: field {at} has a row of another length")
+        return tuple([cell(at, column) for column in columns])
 
     values: list[Any] = []
-    for field, check in zip((field.name for field in fields(kind)), kind.CHECKS, strict=True):
+    for at, check in zip((entry.name for entry in fields(kind)), kind.CHECKS, strict=True):
         if isinstance(check, _Rows):
-            values.append(tuple([row(field, check.columns) for _ in range(unpacker.read_array_header())]))
+            values.append(tuple([row(at, check.columns) for _ in range(unpacker.read_array_header())]))
         else:
-            values.append(cell(field, check))
+            values.append(cell(at, check))
     return kind(*values)
 
 

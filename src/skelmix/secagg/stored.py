@@ -24,15 +24,22 @@ VERSION = 2
 DIGEST_BYTES = 32
 
 
+class Secrets(dict[int, bytes]):
+    """Secrets by neighbour; its representation tells how many, and nothing else."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} secrets>"
+
+
 @dataclass(slots=True)
 class Round:
-    """All that a client keeps between phases. Contains secrets."""
+    """All that a client keeps between phases. Contains secrets; its representation shows none of them."""
 
     request: ShareRequest
-    mask_secret: bytearray
-    seed: bytearray
-    own_seed_share: bytes
-    held: dict[int, bytes] = field(default_factory=dict)  # neighbour -> its two shares, one after the other
+    mask_secret: bytearray = field(repr=False)
+    seed: bytearray = field(repr=False)
+    own_seed_share: bytes = field(repr=False)
+    held: Secrets = field(default_factory=Secrets)  # neighbour -> its two shares, one after the other
     sharers: bytes = b""
     survivors: bytes = b""
 
@@ -88,4 +95,4 @@ def _round(
     if not all(type(i) is int and type(pair) is bytes and len(pair) == 2 * SHARE_BYTES for i, pair in held):
         raise TypeError("two shares of each neighbour are expected")
     request = messages.decode(raw, ShareRequest, len(raw))
-    return Round(request, bytearray(mask_secret), bytearray(seed), own, dict(held), sharers, survivors)
+    return Round(request, bytearray(mask_secret), bytearray(seed), own, Secrets(held), sharers, survivors)
