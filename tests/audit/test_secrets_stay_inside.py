@@ -15,6 +15,7 @@ from skelmix.federated.clients import Clients
 from skelmix.federated.trainer import Trainer
 from skelmix.mechanisms import SkellamMixture
 from skelmix.noise.entropy import ReproducibleEntropy, system_entropy
+from skelmix.secagg import messages
 from skelmix.secagg.client import Client
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Server
@@ -60,19 +61,35 @@ def secrets_of(client):
     ]
 
 
-def test_representations_of_clients_keys_and_entropy_hide_what_they_hold(round_of_three):
-    clients, server, _ = round_of_three
-    shown = [clients[0], server, clients[0]._channel, Identity(IDENTITY), system_entropy()]
+def test_representations_of_clients_rounds_keys_and_entropy_hide_what_they_hold(round_of_three):
+    clients, server, requests = round_of_three
+    client = clients[0]
+    secrets = [*secrets_of(client), IDENTITY, b"planted seed"]
+    shown = [server, vars(server), client._channel, Identity(IDENTITY), system_entropy()]
+    shown += [client, client._round, client._agreed, vars(client)]
     shown.append(ReproducibleEntropy(b"planted seed"))
-    text = " ".join(f"{thing!r} {thing} {vars(type(thing))!r}" for thing in shown)
-    assert_absent(text, *secrets_of(clients[0]), IDENTITY, b"planted seed")
+    assert len(client._agreed) == 2
+    assert_absent(" ".join(f"{thing!r} {thing}" for thing in shown), *secrets)
+    for other in clients:
+        server.masked(other.masked(requests[other.participant], np.zeros(4, np.uint16)))
+    secrets += client._round.held.values()
+    assert len(client._round.held) == 2
+    text = f"{client} {client._round!r} {vars(client)}"
+    requests = server.close_masked()
+    answer = messages.decode(client.unmask(requests[0]), messages.UnmaskShares, 10**4)
+    secrets += [share for _, share in (*answer.seed_shares, *answer.key_shares)]
+    assert_absent(f"{text} {answer!r}", *secrets)
+    server.unmask(messages.encode(answer))
+    assert_absent(f"{vars(server)}", *secrets)
 
 
 def test_errors_do_not_quote_secrets(round_of_three, caplog):
-    """Every refusal that a client can be brought to, with the locals of all frames printed."""
+    """Every refusal that a client can be brought to. Its text and that of all frames shows no secret and no
+    value of a vector; with the locals of all frames printed, still no secret that the client holds (a vector
+    is the caller's own local, and plain bytes cannot hide)."""
     clients, server, requests = round_of_three
     client, secrets = clients[0], secrets_of(clients[0])
-    told = []
+    told, locals_too = [], []
     vector = np.full(4, VALUE, np.uint16)
     attempts = [
         lambda: client.share(b"junk"),
@@ -90,8 +107,16 @@ def test_errors_do_not_quote_secrets(round_of_three, caplog):
             with pytest.raises(SkelmixError) as caught:
                 attempt()
             told.append("".join(traceback.format_exception(caught.value)))
+            with_locals = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+            locals_too += [
+                f"{name} = {value}"
+                for frame in with_locals.stack
+                if frame.filename != __file__  # the secrets to look for are locals of this file
+                for name, value in (frame.locals or {}).items()
+            ]
     text = " ".join(told) + caplog.text
-    assert_absent(text, *secrets)
+    assert any(line.startswith("state = Round(") for line in locals_too)
+    assert_absent(text + " ".join(locals_too), *secrets)
     assert str(VALUE) not in text
 
 
