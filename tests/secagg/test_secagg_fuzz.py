@@ -72,22 +72,17 @@ class Net:
                     self.revealed.setdefault((p, peer), set()).add(kind)
 
     def look(self) -> tuple[object, ...]:
+        """All that a refusal must leave as it was."""
         server = self.server
         tables = (server._advertised, server._shares, server._survivors, server._agreements, server._revealed)
-        return server.phase, *map(len, tables), server._total.tolist()
+        return server.phase, *(table.copy() for table in (*tables, server._keys)), server._total.tolist()
 
     def deliver(self, phase: str, data: bytes) -> None:
-        server = self.server
-        before = (server.phase, len(server._shares), len(server._survivors), server._total.tolist())
+        before = self.look()
         try:
-            getattr(server, phase)(data)
+            getattr(self.server, phase)(data)
         except ProtocolError:
-            assert before == (
-                server.phase,
-                len(server._shares),
-                len(server._survivors),
-                server._total.tolist(),
-            )
+            assert self.look() == before
 
     def close(self) -> None:
         phase = self.server.phase.value

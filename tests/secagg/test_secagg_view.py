@@ -1,5 +1,7 @@
 """What the server sees is uniform but for the sum: chi-square at level 1e-9 each, with controls that fail."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -7,7 +9,8 @@ from scipy.stats import chi2
 from secagg_helper import cast, play
 from skelmix.encoding.wrapping import unpack
 from skelmix.secagg import masking, messages, sharing
-from skelmix.secagg.keys import self_mask_key
+from skelmix.secagg.client import Client
+from skelmix.secagg.keys import KeyPair, self_mask_key
 from skelmix.secagg.settings import Settings
 
 LEVEL = 1e-9
@@ -22,10 +25,17 @@ def p_value(values: np.ndarray, bits: int) -> float:
     return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), (1 << kept) - 1))
 
 
-def observe(bits: int, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Masked inputs as sent, the same with the self masks removed that the server learns, and the sum."""
+def observe(
+    bits: int, vectors: np.ndarray, *, channels: list[KeyPair] | None = None, round: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Masked inputs as sent, the same with the self masks removed that the server learns, and the sum.
+
+    `channels`: the long-lived keys of the participants, when they have been here before.
+    """
     n = len(vectors)
-    server, clients = cast(n, Settings(D, bits, threshold=2))
+    server, clients = cast(n, Settings(D, bits, threshold=2), round=round)
+    if channels is not None:
+        clients = {p: Client(p, key) for p, key in zip(clients, channels, strict=True)}
     tape = play(server, clients, vectors)
     sent = {p: messages.decode(tape.sent["masked answer", p], messages.MaskedInput, 10**6) for p in clients}
     masked = np.array([unpack(sent[p].payload, D, bits) for p in clients])
@@ -68,8 +78,29 @@ def test_the_same_test_rejects_plain_vectors_and_masks_that_miss_one_value():
     assert p_value(draws, 8) < LEVEL
 
 
+def two_rounds() -> list[float]:
+    """p-values of the difference between the same participant's vectors in rounds 0 and 1 of one session,
+    as sent and without self masks: long-lived keys and inputs are the same."""
+    channels = [KeyPair.generate() for _ in range(3)]
+    first, second = (observe(8, np.zeros((3, D), np.uint8), channels=channels, round=r) for r in (0, 1))
+    return [
+        p_value((old - new).astype(np.uint8), 8)
+        for kind in (0, 1)
+        for old, new in zip(first[kind], second[kind], strict=True)
+    ]
+
+
 def test_two_rounds_of_the_same_clients_share_no_mask():
-    vectors = np.zeros((3, D), np.uint8)
-    first, _, _ = observe(8, vectors)
-    second, _, _ = observe(8, vectors)
-    assert p_value((first[0] - second[0]).astype(np.uint8), 8) > LEVEL
+    assert min(two_rounds()) > LEVEL
+
+
+def test_pair_masks_from_the_long_lived_keys_alone_would_be_seen(monkeypatch):
+    """The control: with a key that knows neither round nor fresh mask key, pair masks come again."""
+
+    def of_the_pair(shared, transcript, one, other):
+        return hashlib.sha256(bytes(sorted((one[0], other[0])))).digest()
+
+    monkeypatch.setattr("skelmix.secagg.client.pair_mask_key", of_the_pair)
+    values = two_rounds()
+    assert min(values[:3]) > LEVEL  # as sent: the self masks are fresh
+    assert max(values[3:]) < LEVEL
