@@ -1,11 +1,14 @@
 """Canaries in one run: the bound of Steinke, Nasr and Jagielski, and real training through it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from audit_helper import CANARIES, canary_plan
 from skelmix.audit.canaries import audit_training, epsilon_at_least, judge, p_value, run_with_canaries
+from skelmix.audit.release import audit_release
 from skelmix.errors import InvalidInput
 
 
@@ -56,13 +59,12 @@ def test_the_scores_see_the_canaries_when_there_is_little_noise():
     assert not judge(scores, included, claimed=1.0, delta=1e-6, confidence=0.999).holds
 
 
-def test_the_real_trainer_holds_its_claim():
+def train_with_canaries(plan):
     """The auditor sees the final model only. The loss is linear, so that canary j pulls weight j alone."""
     torch = pytest.importorskip("torch")
     from skelmix.federated.clients import Clients
     from skelmix.federated.trainer import Trainer
 
-    plan = canary_plan()
     included = torch.rand(CANARIES) < 0.5
     model = torch.nn.Linear(CANARIES, 1, bias=False)
     with torch.no_grad():
@@ -80,7 +82,32 @@ def test_the_real_trainer_holds_its_claim():
     scores = model.weight.detach().numpy()[0].astype(np.float64)
     assert scores.std() > 0
     claim = {"claimed": plan.report.epsilon, "delta": plan.report.delta, "confidence": 0.999}
-    assert judge(scores, included.numpy(), **claim).holds
+    return judge(scores, included.numpy(), **claim)
+
+
+def test_the_real_trainer_holds_its_claim_and_one_that_does_not_sample_is_refuted(monkeypatch):
+    """The control has everyone in every round. It is about sampling alone: see the test after this one."""
+    pytest.importorskip("torch")
+    from skelmix.federated import trainer
+
+    plan = canary_plan()
+    assert train_with_canaries(plan).holds
+    monkeypatch.setattr(
+        trainer, "draw_cohort", lambda kind, population, expected, entropy: np.arange(population)
+    )
+    assert not train_with_canaries(plan).holds
+
+
+def test_missing_noise_is_seen_by_the_game_on_one_release_not_by_the_trainers_canaries():
+    """The limits that docs/evidence/audits.md states: most canaries are in no round, so a hundredth of the
+    noise's variance goes unnoticed in the final model. The game refutes it at the same mechanism's claim."""
+    plan = canary_plan()
+    quiet = replace(plan.mechanism, total_noise=plan.mechanism.total_noise / 100)
+    assert train_with_canaries(replace(plan, mechanism=quiet)).holds
+    sound = audit_release(plan.mechanism, delta=1e-2, bound="rdp", trials=4000, pairs=("concentrated",))
+    assert sound.holds
+    game = {"delta": 1e-2, "trials": 4000, "pairs": ("concentrated",), "claimed": sound.claimed}
+    assert not audit_release(quiet, **game).holds
 
 
 def test_bad_input_is_refused():
