@@ -16,6 +16,7 @@ from scipy.stats import mannwhitneyu
 from skelmix.noise.entropy import system_entropy
 from skelmix.noise.laws import Skellam
 from skelmix.noise.table import sampler
+from skelmix.validation import whole
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,12 @@ class Timing:
 
 def measure(rate: float = 60.0, samples: int = 4096, batches: int = 4000) -> Timing:
     """Draw batches of Sk(rate, rate), time each, and look for what the time tells about the sum, the sum of
-    squares, and the number of values in the tails (beyond three deviations), where sentinels are."""
+    squares, and the number of values in the tails (beyond three deviations), where sentinels are.
+
+    `seconds` is the median time of a batch. At least one sample a batch and eight batches, else
+    `InvalidInput`."""
+    whole(1, samples=samples)
+    whole(8, batches=batches)
     law = Skellam(rate)
     draws, source = sampler(law), system_entropy()
     out = np.empty(samples, draws.sample(1).dtype)
