@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from skelmix.errors import ProtocolError, RoundFailed
+from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
+from skelmix.secagg.failures import OutOfOrder, WrongRound
 from skelmix.secagg.in_memory import PHASES, ideal_sum, secure_sum
-from skelmix.secagg.keys import KeyPair
+from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
 
@@ -34,42 +36,60 @@ def test_one_dropout_too_many_in_any_phase_opens_nothing(malicious, phase):
         secure_sum(VECTORS, modulus=64, threshold=THRESHOLD, malicious=malicious, dropouts={phase: [0, 4, 5]})
 
 
-def run_until(phase):
-    """(clients, server, waiting requests) of a round whose server is killed in this phase."""
-    clients = {i: Client(i, KeyPair.generate()) for i in range(PEOPLE)}
-    server = Server(Settings(WIDTH, 6, THRESHOLD), round=3)
-    for client in clients.values():
+def people(malicious):
+    """The long-lived keys of all participants: what a `Client` is made of, round after round."""
+    identities = [Identity.generate() for _ in range(PEOPLE)]
+    trusted = {i: identity.public for i, identity in enumerate(identities)}
+    signing = [
+        {"identity": identity, "trusted": trusted, "attendance": Attendance(), "least": rules(malicious)}
+        for identity in identities
+    ]
+    return [(KeyPair.generate(), signing[i] if malicious else {}) for i in range(PEOPLE)]
+
+
+def rules(malicious):
+    return Settings(WIDTH, 6, THRESHOLD, malicious=malicious)
+
+
+def answer(client, phase, data):
+    vector = (VECTORS[client.participant],) if phase == "masked" else ()
+    return getattr(client, phase)(data, *vector)
+
+
+def run_until(phase, keys, malicious):
+    """Clients with these keys, a new server in this phase, and its requests."""
+    clients = [Client(i, channel, **signing) for i, (channel, signing) in enumerate(keys)]
+    server = Server(rules(malicious), round=3)
+    for client in clients:
         server.advertise(client.advertise())
     requests = server.close_advertise()
-    if phase == "share":
-        return clients, requests
-    for i, data in requests.items():
-        server.share(clients[i].share(data))
-    requests = server.close_share()
-    if phase == "masked":
-        return clients, requests
-    for i, data in requests.items():
-        server.masked(clients[i].masked(data, VECTORS[i]))
-    return clients, server.close_masked()
+    for now in phases(malicious)[1:]:
+        if now == phase:
+            return clients, server, requests
+        for i, data in requests.items():
+            getattr(server, now)(answer(clients[i], now, data))
+        requests = getattr(server, f"close_{now}")()
+    raise AssertionError(phase)
 
 
-@pytest.mark.parametrize("phase", ["share", "masked", "unmask"])
-def test_a_server_killed_in_any_phase_takes_the_round_with_it(phase):
-    """Its successor starts a new session. Answers to the dead one are refused, and a client that has been
-    asked to open one set of survivors will not open another."""
-    clients, requests = run_until(phase)
-    successor = Server(Settings(WIDTH, 6, THRESHOLD), round=3)
-    for client in clients.values():
-        successor.advertise(client.advertise())
-    asked = successor.close_advertise()
-    vector = {"masked": (VECTORS[0],)}.get(phase, ())
-    stale = getattr(clients[0], phase)(requests[0], *vector)
-    with pytest.raises(ProtocolError):
+@pytest.mark.parametrize(("malicious", "phase"), [case for case in CASES if case[1] != "advertise"])
+def test_a_server_killed_in_any_phase_takes_the_round_with_it(malicious, phase):
+    """Its successor, in the same phase of the same round with the same participants, has another session:
+    neither side accepts what belongs to the dead one."""
+    keys = people(malicious)
+    clients, _, requests = run_until(phase, keys, malicious)
+    successors, successor, asked = run_until(phase, keys, malicious)
+    if phase == "share":  # a client bound to the dead session joins no other
+        stale = answer(clients[0], phase, requests[0])
+        with pytest.raises(OutOfOrder):
+            clients[0].share(asked[0])
+    else:
+        with pytest.raises(WrongRound):
+            answer(clients[0], phase, asked[0])
+        stale = answer(clients[0], phase, requests[0])
+    with pytest.raises(WrongRound):
         getattr(successor, phase)(stale)
-    with pytest.raises(ProtocolError):  # the old client object is spent: it joins no second round
-        clients[0].share(asked[0])
-    total = secure_sum(VECTORS, modulus=64, threshold=THRESHOLD, round=3)
-    assert (total == ideal_sum(VECTORS, modulus=64)).all()
+    assert getattr(successor, phase)(answer(successors[0], phase, asked[0])) == 0
 
 
 def test_a_failed_server_stays_failed():
