@@ -44,14 +44,14 @@ class Net:
 
     def damage(self, data: bytes) -> bytes:
         kind = self.chance.random()
-        if kind < 0.7 or not data:
+        if kind < 0.65 or not data:
             return data
-        if kind < 0.8:
+        if kind < 0.75:
             return data[: self.chance.randrange(len(data))]
         changed = bytearray(data)
         changed[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
         body = bytes(changed[: -messages.CHECKSUM_BYTES])
-        forged = kind > 0.9 and self.malicious
+        forged = kind > 0.83 and self.malicious
         return body + messages._checksum(body) if forged else bytes(changed)
 
     def answer(self, p: int, phase: str, data: bytes) -> None:
@@ -122,9 +122,12 @@ class Net:
             self.close()  # too early
         elif roll < 0.78:
             self.restart(chance.choice(list(self.clients)))
-        elif self.pool and roll < 0.9:
+        elif self.pool and roll < 0.87:
             data = self.damage(chance.choice(self.pool))
             self.answer(chance.choice(list(self.clients)), chance.choice(PHASES), data)
+        elif self.outbox and roll < 0.95:  # in its own phase, so that damage gets past the first checks
+            phase, data = chance.choice(self.outbox)
+            self.deliver(phase, self.damage(data))
         elif self.pool:
             data = self.damage(chance.choice(self.pool))
             self.deliver(chance.choice(("advertise", *PHASES)), data)
@@ -165,6 +168,12 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(p=st.integers(0, 9))
     def client_restarts(self, p: int) -> None:
         self.net.restart(10 + p % len(self.net.clients))
+
+    @precondition(lambda self: self.net.outbox)
+    @rule(choice=st.integers(0, 9))
+    def an_answer_arrives_damaged_or_early(self, choice: int) -> None:
+        phase, data = self.net.outbox[choice % len(self.net.outbox)]
+        self.net.deliver(phase, self.net.damage(data))
 
     @precondition(lambda self: self.net.pool)
     @rule(p=st.integers(0, 9), phase=st.sampled_from(PHASES), choice=st.integers(0, 99))
