@@ -110,6 +110,7 @@ def draw(rows: Sequence[Row], path: Path, dataset: str) -> list[Path]:
                 at.set_xscale("log", base=2)
                 at.set_xticks([x for x, _ in points], [f"{x:g}" for x, _ in points])
                 at.minorticks_off()
+                at.set_xlim(points[0][0] / 1.2, points[-1][0] * 1.2)  # also when few points are measured
             for line in LINES:
                 if line != "cpsgd" and not (label == "γ" and line == "smm-auto"):
                     _draw_points(at, line, known, points)
