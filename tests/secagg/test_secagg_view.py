@@ -1,6 +1,8 @@
 """What the server sees is uniform but for the sum: chi-square at level 1e-9 each, with controls that fail."""
 
 import hashlib
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ from scipy.stats import chi2
 
 from secagg_helper import cast, play
 from skelmix.encoding.wrapping import unpack
-from skelmix.secagg import masking, messages, sharing
+from skelmix.secagg import checks, masking, messages, sharing
 from skelmix.secagg.client import Client
+from skelmix.secagg.failures import UnsafeRequest
 from skelmix.secagg.keys import KeyPair, self_mask_key
 from skelmix.secagg.settings import Settings
 
@@ -104,3 +107,69 @@ def test_pair_masks_from_the_long_lived_keys_alone_would_be_seen(monkeypatch):
     values = two_rounds()
     assert min(values[:3]) > LEVEL  # as sent: the self masks are fresh
     assert max(values[3:]) < LEVEL
+
+
+def split_view(seen: set[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A malicious server tells index 3, and nobody else, that only `seen` have shared; 3 never signs, the
+    other three do. The vector of 3, what is left of it without its self mask, and the error of the sum."""
+    rules = Settings(D, 8, threshold=3, malicious=True)
+    server, clients = cast(4, rules)
+    vectors = np.random.default_rng(6).integers(0, 4, (4, D)).astype(np.uint8)
+
+    def lie(name: str, participant: int, data: bytes) -> bytes:
+        if (name, participant) != ("masked request", 13):
+            return data
+        request = messages.decode(data, messages.MaskRequest, 10**5)
+        rows = tuple(row for row in request.sealed if row[0] in seen)
+        return messages.encode(replace(request, sharers=messages.bitmap(seen, 4), sealed=rows))
+
+    tape = play(server, clients, vectors, tamper=lie, silent={"consistency": {13}})
+    assert server.survivors == (10, 11, 12, 13)
+    sent = messages.decode(tape.sent["masked answer", 13], messages.MaskedInput, 10**6)
+    answers = [
+        messages.decode(tape.sent["unmask answer", p], messages.UnmaskShares, 10**6) for p in (10, 11, 12)
+    ]
+    seed = sharing.recover([1, 2, 3], [dict(answer.seed_shares)[3] for answer in answers])
+    left = unpack(sent.payload, D, 8)
+    masking.apply(left, [], [self_mask_key(seed, server._transcript, 3)])
+    return vectors[3], left, tape.total - vectors.sum(axis=0, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("seen", [{0, 1, 3}, {1, 2, 3}])
+def test_a_client_shown_fewer_sharers_stays_hidden_though_the_others_open_the_survivors(seen):
+    vector, left, error = split_view(seen)
+    assert p_value(left - vector, 8) > LEVEL  # a pair mask with a signer is still on
+    assert p_value(error, 8) > LEVEL  # and the sum is spoilt by the pair mask that only one side added
+
+
+@pytest.mark.parametrize("seen", [{3}, {0, 3}, {2, 3}])
+def test_a_client_shown_fewer_sharers_than_the_threshold_sends_nothing(seen):
+    with pytest.raises(UnsafeRequest, match="too few"):
+        split_view(seen)
+
+
+def test_without_that_refusal_the_client_cut_off_would_be_exposed(monkeypatch):
+    """The control: a client that masks with nobody, because it believes that nobody else has shared."""
+    real = checks.delivered
+    monkeypatch.setattr(checks, "delivered", lambda asked, got: real(asked, got) if got.sealed else {})
+    vector, left, _ = split_view({3})
+    assert (left == vector).all()
+
+
+@pytest.mark.parametrize(("n", "threshold", "colluding"), [(3, 2, 0), (4, 3, 1), (5, 3, 0), (5, 4, 2)])
+def test_no_lists_of_sharers_cut_an_honest_survivor_off_from_the_honest_signers(n, threshold, colluding):
+    """Every list and every set of signers that the checks let pass; with a lower threshold some list cuts."""
+
+    def cut(t: int) -> bool:
+        everyone, bad = set(range(n)), set(range(colluding))
+        lists = [set(c) for k in range(t, n + 1) for c in combinations(range(n), k)]
+        return any(
+            u not in signers and u in sharers and not sharers & signers - bad
+            for signers in lists
+            for u in everyone - bad
+            for sharers in lists
+        )
+
+    assert 2 * threshold > n + colluding
+    assert not cut(threshold)
+    assert cut((n + colluding) // 2)
