@@ -2,8 +2,9 @@
 noise.
 
 All samplers of a row run in turn, in one process with one thread, timed in processor seconds, so that their
-ratios mean something on a busy machine too. The paper's approximate samplers are TensorFlow's; here NumPy stands in, with the same two
-methods: a difference of Poisson samples, and rejection from a discrete Laplace in floating point.
+ratios mean something on a busy machine too. The paper's approximate samplers are TensorFlow's; here NumPy
+stands in, with the same two methods: a difference of Poisson samples, and rejection from a discrete Laplace
+in floating point.
 """
 
 from __future__ import annotations
