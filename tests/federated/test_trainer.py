@@ -66,14 +66,16 @@ def test_without_noise_and_rounding_the_optimiser_sees_the_plain_clipped_mean(se
 
 @pytest.mark.parametrize("mechanism", ["skellam", "gaussian"])
 def test_training_learns_and_says_what_it_spent(mechanism):
-    result = make(small_plan(mechanism, rounds=40, epsilon=200.0), evaluate=accuracy, evaluate_every=10).run()
+    result = make(
+        small_plan(mechanism, rounds=200, epsilon=200.0), evaluate=accuracy, evaluate_every=50
+    ).run()
     assert records()[2] in ("mnist", "synthetic")
-    assert result.accuracy > 0.5  # ten classes
-    assert result.rounds == len(result.history) == 40
+    assert result.accuracy > 0.5  # ten classes; 0.82 was the least of forty runs
+    assert result.rounds == len(result.history) == 200
     assert result.report.epsilon <= 200
     assert result.private
     assert not result.report.reproducible
-    assert [r["round"] for r in result.history if "accuracy" in r] == [10, 20, 30, 40]
+    assert [r["round"] for r in result.history if "accuracy" in r] == [50, 100, 150, 200]
 
 
 def test_measured_error_is_the_predicted_one():

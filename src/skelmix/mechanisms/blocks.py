@@ -26,7 +26,8 @@ def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
 
 
 def as_blocks(vectors: Any, rows: int, dimension: int, *, ahead: bool = True) -> Iterator[Block]:
-    """Blocks of at most `rows` rows.
+    """Blocks of at most `rows` rows; of an array, about equal ones, four or a multiple of it (whatever the
+    number of cores, so that a reproducible run does not depend on it), which keeps two or four threads busy.
 
     What comes from an iterable is copied, since generators like to fill the same array again, unless each
     block is done with before the next one is asked for (not `ahead`); single vectors are put together into
@@ -34,7 +35,11 @@ def as_blocks(vectors: Any, rows: int, dimension: int, *, ahead: bool = True) ->
     """
     if hasattr(vectors, "__array__"):
         array, _ = rows_of(vectors, dimension)
-        for start in range(0, array.shape[0], rows):
+        count = array.shape[0]
+        blocks = -(-count // rows)
+        if blocks > 1:
+            rows = -(-count // (4 * -(-blocks // 4)))
+        for start in range(0, count, rows):
             yield start, array[start : start + rows]
         return
     if not isinstance(vectors, Iterable):
