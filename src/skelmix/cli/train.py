@@ -142,7 +142,8 @@ def _one(
         )
         live = _Live(spent)
         trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=live(record)),)
-        _, summary = runs.finish(trainer, place, settings)
+        result, summary = runs.finish(trainer, place, settings)
+    err.print(result.report.card(), markup=False, highlight=False)
     return summary
 
 
