@@ -90,5 +90,10 @@ class Cohort:
         return max(Fraction(0), sampled * self._kept - self.colluding)
 
     @property
+    def whole_shares(self) -> int:
+        """`shares` of an expected cohort in whole participants: the number that a plan's bounds are about."""
+        return math.ceil(self.shares(self.expected))
+
+    @property
     def _kept(self) -> Fraction:
         return 1 - Fraction(self.dropout_tolerance).limit_denominator(10**6)

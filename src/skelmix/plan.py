@@ -321,7 +321,7 @@ def account(
     """
     _check(mechanism, bound, dimension, clip_norm, bits, rounds, scale, alignment)
     validation.positive(noise=noise)
-    shares = math.ceil(cohort.shares(cohort.expected))
+    shares = cohort.whole_shares
     each = noise if mechanism in ("smm", "skellam", "cpsgd") else noise**2
     total = each if mechanism == "gaussian" else each * shares
     one = _bounds(mechanism, bound, cohort, delta)[0]
@@ -406,7 +406,7 @@ def _bounds(name: str, bound: str, cohort: Cohort, delta: float) -> tuple[str, .
 
 
 def _build(common: _Settings, bound: str, scale: float, total_noise: float) -> Mechanism:
-    shares = math.ceil(common.cohort.shares(common.cohort.expected))
+    shares = common.cohort.whole_shares
     fields: dict[str, Any] = {
         "dimension": common.dimension,
         "bits": common.bits,
@@ -464,7 +464,7 @@ def _finish(
 ) -> Plan:
     """The plan around a finished mechanism: its claim, proved here, and its predicted error."""
     validation.non_negative(slack=slack)
-    shares = 1 if isinstance(mechanism, CentralGaussian) else math.ceil(cohort.shares(cohort.expected))
+    shares = 1 if isinstance(mechanism, CentralGaussian) else cohort.whole_shares
     if mechanism.shares != shares:
         raise InvalidInput(
             f"shares = {mechanism.shares}: the cohort has {shares} noise shares; make the plan anew"
@@ -515,8 +515,10 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
     """
     if common.name == "gaussian":
         return 1.0
+    from scipy.optimize import minimize_scalar  # loads slowly: clients that only check a plan do without
+
     # wider than the modulus is of no use, nor more levels than a sampler's table holds
-    most_variance = min(1e8 * float(common.cohort.shares(common.cohort.expected)), 1e11)
+    most_variance = min(1e8 * common.cohort.whole_shares, 1e11)
     widest = min(2.0**common.bits / 2, math.sqrt(most_variance)) / (central * common.clip_norm)
 
     def error(log_scale: float) -> float:
@@ -529,8 +531,6 @@ def _best_scale(common: _Settings, bound: str, central: float) -> float:
     grid = math.log(widest) + np.linspace(math.log(1e-4), 0.0, 24)
     middle = int(np.argmin([error(point) for point in grid]))
     around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
-    from scipy.optimize import minimize_scalar  # loads slowly: clients that only check a plan do without
-
     best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})
     return float(f"{math.exp(best.x):.3g}")
 

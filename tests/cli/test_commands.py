@@ -1,21 +1,11 @@
 """The command line as a user meets it: results, JSON, errors."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-
-def skelmix(*words, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "skelmix", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-    )
+from command_helper import skelmix
 
 
 def one_object(done):

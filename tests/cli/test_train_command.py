@@ -1,36 +1,16 @@
 """`skelmix train` and `skelmix data` as a user meets them, on made-up images."""
 
 import json
-import subprocess
-import sys
 
-import numpy as np
 import pytest
 
-from idx_helper import idx_bytes
-
-
-def skelmix(*words, cwd, **more):
-    return subprocess.run(
-        [sys.executable, "-m", "skelmix", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        cwd=cwd,
-        **more,
-    )
+from command_helper import skelmix
+from idx_helper import two_kinds_of_images
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("idx")
-    rng = np.random.default_rng(0)
-    for stem, count in (("train", 80), ("t10k", 20)):
-        labels = rng.integers(0, 2, count).astype(np.uint8)
-        pictures = (labels[:, None, None] * 150 + rng.integers(0, 100, (count, 4, 4))).astype(np.uint8)
-        (directory / f"{stem}-images-idx3-ubyte").write_bytes(idx_bytes(pictures))
-        (directory / f"{stem}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
-    return directory
+    return two_kinds_of_images(tmp_path_factory.mktemp("idx"))
 
 
 def words(images, *more):

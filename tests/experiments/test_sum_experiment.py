@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skelmix.cli.options import build_plan
 from skelmix.experiments import compare, figure4, sum_rows, sums, table1
 from skelmix.experiments.study import run
 
@@ -86,7 +87,7 @@ def test_error_against_bits_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyP
         epsilon=3.0, delta=1e-5, dimension=1024, clip_norm=1.0, cohort=50, population=None, rounds=1,
         bound="paper", scale=16.0, dropout_tolerance=0.0, colluding=0, sampling="none", alignment=1.0,
     )  # fmt: skip
-    compare.plot_error_against_bits(path, bits=(4, 16), **settings)
+    compare.plot_error_against_bits(path, build_plan, bits=(4, 16), **settings)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

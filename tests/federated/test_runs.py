@@ -4,11 +4,10 @@ import csv
 import json
 import re
 
-import numpy as np
 import pytest
 
 import skelmix as sk
-from idx_helper import idx_bytes
+from idx_helper import two_kinds_of_images
 from skelmix.errors import InvalidInput
 from skelmix.federated import runs
 from skelmix.federated.report import Spent
@@ -16,14 +15,7 @@ from skelmix.federated.report import Spent
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("idx")
-    rng = np.random.default_rng(0)
-    for stem, count in (("train", 80), ("t10k", 20)):
-        labels = rng.integers(0, 2, count).astype(np.uint8)
-        pictures = (labels[:, None, None] * 150 + rng.integers(0, 100, (count, 4, 4))).astype(np.uint8)
-        (directory / f"{stem}-images-idx3-ubyte").write_bytes(idx_bytes(pictures))
-        (directory / f"{stem}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
-    return str(directory)
+    return str(two_kinds_of_images(tmp_path_factory.mktemp("idx")))
 
 
 def plan_for(prepared):

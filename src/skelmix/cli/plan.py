@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
             from skelmix.experiments.compare import plot_error_against_bits
 
             with err.status("comparing mechanisms over bits"):
-                plot_error_against_bits(plot, **settings)
+                plot_error_against_bits(plot, opt.build_plan, **settings)
             err.print(f"wrote {plot}")
         if compare:
             rows = [
