@@ -60,6 +60,7 @@ def test_compare_has_a_row_for_every_mechanism():
         (("account", "--noise", -1), "noise = -1"),
         (("sum", "--input", "nowhere.csv"), "no such file"),
         (("sum", "--output", "total.txt"), "--output"),
+        (("sum", "--output", "nowhere/total.csv"), "nowhere is no directory"),
         (("plan", "--bits", "abc"), "abc"),
         (("plan", "--frobnicate"), "frobnicate"),
         (("sum", "--mechanism", "gaussian", "--dimension", 8), "--no-secure"),

@@ -80,6 +80,8 @@ def register(app: typer.Typer) -> None:
 
         if output is not None and output.suffix not in (".npy", ".csv"):
             raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
+        if output is not None and not output.parent.is_dir():
+            raise InvalidInput(f"--output {output}: {output.parent} is no directory; make it first")
         start = time.perf_counter()
         data: Iterable[Any]
         if input is not None:
