@@ -1,9 +1,9 @@
 """Exact stochastic rounding: a real number to one of its two neighbouring integers, without bias.
 
 |x| = k + p is rounded to k + 1 with probability p, else to k, and the sign is put back. In binary floating
-point p is an exact binary fraction: its bits are compared with uniform bits, sixteen first, more on a tie.
-The main pass has no branches and vectorises; ties (one coordinate in 65,536) are settled afterwards. No
-probability is rounded.
+point p is an exact binary fraction: uniform bits are added to its bits, sixteen first, and a carry rounds
+up; sixteen ones are a tie, and more bits decide. The main pass has no branches and vectorises; ties (one
+coordinate in 65,536) are settled afterwards. No probability is rounded.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _BLOCK = 1 << 10  # coordinates that are looked through again when one of them t
 _PARALLEL = 1 << 21  # coordinates from which on threads pay
 _PARTS = 4  # fixed, so that a reproducible run does not depend on the number of cores
 _LARGEST = 2**31 - 1
+_NARROW = 2**15 - 2  # up to here 2^16 times the magnitude, plus sixteen bits, fits 32 bits
+_ONES = 0xFFFF
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -43,34 +45,36 @@ def _largest(raw: Any, sign_off: Any) -> Any:
     return top
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _drawn(magnitude: Any, word: Any, unit: Any, kind: Any) -> Any:
+    """2^16·magnitude without its lower bits, plus sixteen uniform bits (the word, inverted): the upper bits
+    are the magnitude rounded, all ones below are a possible tie.
+    """
+    return kind(kind(magnitude * unit) + (kind(word) ^ kind(_ONES)))
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_block(x: Any, words: Any, unit: Any, total: Any) -> Any:
+def _add_block(x: Any, words: Any, unit: Any, total: Any, kind: Any) -> Any:
     """total += x rounded, ties taken towards zero. Returns whether there may be a tie."""
-    tied = np.int32(0)
-    zero = unit - unit
+    most, ones, zero = kind(0), kind(_ONES), unit - unit
     for i in range(x.size):
-        magnitude = abs(x[i])
-        cut = np.int32(_cut(magnitude, unit))
-        word = np.int32(words[i])
-        rounded = np.int32(np.int32(magnitude) + np.int32(word < cut))
+        drawn = _drawn(abs(x[i]), words[i], unit, kind)
+        rounded = np.int32(drawn >> kind(16))
         total[i] += -rounded if x[i] < zero else rounded
-        tied |= np.int32(word == cut)
-    return tied
+        most = max(most, kind(drawn & ones))
+    return most == ones
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _wrap_block(x: Any, words: Any, unit: Any, noise: Any, mask: Any, out: Any) -> Any:
+def _wrap_block(x: Any, words: Any, unit: Any, noise: Any, mask: Any, out: Any, kind: Any) -> Any:
     """out = (x rounded + noise) & mask, ties taken towards zero. Returns whether there may be a tie."""
-    tied = np.int32(0)
-    zero = unit - unit
+    most, ones, zero = kind(0), kind(_ONES), unit - unit
     for i in range(x.size):
-        magnitude = abs(x[i])
-        cut = np.int32(_cut(magnitude, unit))
-        word = np.int32(words[i])
-        rounded = np.int32(np.int32(magnitude) + np.int32(word < cut))
+        drawn = _drawn(abs(x[i]), words[i], unit, kind)
+        rounded = np.int32(drawn >> kind(16))
         out[i] = np.int32((-rounded if x[i] < zero else rounded) + np.int32(noise[i])) & mask
-        tied |= np.int32(word == cut)
-    return tied
+        most = max(most, kind(drawn & ones))
+    return most == ones
 
 
 @njit(cache=True, nogil=True)
@@ -89,7 +93,7 @@ def _add_rows(
     x: Any,
     raw: Any,
     sign_off: Any,
-    limit: Any,
+    limits: Any,
     left: int,
     width: int,
     words: Any,
@@ -107,12 +111,18 @@ def _add_rows(
         for row in range(x.shape[0]):
             for start in range(tile, edge, _BLOCK):
                 stop = min(start + _BLOCK, edge)
-                if _largest(raw[row, left + start : left + stop], sign_off) > limit:
+                top = _largest(raw[row, left + start : left + stop], sign_off)
+                if top > limits[1]:
                     return -1
                 piece = x[row, left + start : left + stop]
                 base = row * width + start
                 some = words[base : base + stop - start]
-                if _add_block(piece, some, unit, total[left + start : left + stop]):
+                sums = total[left + start : left + stop]
+                if top <= limits[0]:
+                    tied = _add_block(piece, some, unit, sums, np.int32)
+                else:
+                    tied = _add_block(piece, some, unit, sums, np.int64)
+                if tied:
                     count = _collect(piece, some, unit, base, open_, count)
     return count
 
@@ -122,7 +132,7 @@ def _wrap_chunk(
     x: Any,
     raw: Any,
     sign_off: Any,
-    limit: Any,
+    limits: Any,
     words: Any,
     unit: Any,
     noise: Any,
@@ -134,11 +144,15 @@ def _wrap_chunk(
     count = 0
     for start in range(0, x.size, _BLOCK):
         stop = min(start + _BLOCK, x.size)
-        if _largest(raw[start:stop], sign_off) > limit:
+        top = _largest(raw[start:stop], sign_off)
+        if top > limits[1]:
             return -1
-        piece = x[start:stop]
-        some = words[start:stop]
-        if _wrap_block(piece, some, unit, noise[start:stop], mask, out[start:stop]):
+        piece, some = x[start:stop], words[start:stop]
+        if top <= limits[0]:
+            tied = _wrap_block(piece, some, unit, noise[start:stop], mask, out[start:stop], np.int32)
+        else:
+            tied = _wrap_block(piece, some, unit, noise[start:stop], mask, out[start:stop], np.int64)
+        if tied:
             count = _collect(piece, some, unit, start, open_, count)
     return count
 
@@ -154,7 +168,7 @@ class _Work:
         below = dtype.type(largest)
         if float(below) > largest:  # 2^31 - 1 is no float32
             below = np.nextafter(below, dtype.type(0))
-        self.limit = below.view(integer)
+        self.limits = (dtype.type(_NARROW).view(integer), below.view(integer))
         self.buffers = Buffers(size)
 
     @staticmethod
@@ -243,7 +257,7 @@ def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any],
                 block,
                 raw[top : top + several],
                 work.sign_off,
-                work.limit,
+                work.limits,
                 start,
                 width,
                 words,
@@ -332,7 +346,7 @@ def _wrap_range(
             piece,
             raw[start : start + _CHUNK],
             work.sign_off,
-            work.limit,
+            work.limits,
             words,
             work.unit,
             some,
