@@ -101,13 +101,14 @@ def cohort_within(expected: Any, population: Any) -> None:
         )
 
 
-def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDArray[Any]:
+def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors", finite: bool = True) -> NDArray[Any]:
     """A (participants, dimension) float array, float32 or float64, all finite; (dimension,) becomes one
     row.
 
     Accepts NumPy arrays and anything with `__array__` (torch CPU tensors among them) without importing its
     library. Integers are taken as float64. Never copies a float array that is already in order. Wrong
-    shape, wrong dtype, no participants, NaN and infinity raise `InvalidInput`.
+    shape, wrong dtype, no participants, NaN and infinity raise `InvalidInput`. finite=False leaves NaN and
+    infinity to a caller whose next step finds them.
     """
     detach = getattr(vectors, "detach", None)
     array = np.asarray(detach() if callable(detach) else vectors)
@@ -128,7 +129,7 @@ def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDAr
         raise InvalidInput(
             f"{name} has shape {array.shape}, it is empty: pass the vector of at least one participant"
         )
-    if not np.isfinite(array).all():
+    if finite and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
         raise InvalidInput(
             f"{name} has NaN or infinity in row {row}: remove or repair it; nothing was encoded"

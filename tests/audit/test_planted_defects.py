@@ -103,8 +103,8 @@ def over_the_flat_certificate(kind):
     spikes = np.zeros(65_536)
     spikes[:23] = 0.25
     vector = unrotate(spikes / mechanism.scale, mechanism.rotation_seed, 0, dimension=65_536)
-    rounded_next, _ = mechanism._prepared(0, vector[None], 0)
-    values, counts = np.unique(np.abs(rounded_next).round(6), return_counts=True)
+    with mechanism._prepared(0, vector[None], 0) as (rounded_next, _):
+        values, counts = np.unique(np.abs(rounded_next).round(6), return_counts=True)
     coordinates = [(x, count) for x, count in zip(values, counts, strict=True) if x > 0]
     epsilons = np.linspace(0, 8, 41)
     profiles = convolved_profiles(mechanism.accounted_law, coordinates, epsilons, 60)

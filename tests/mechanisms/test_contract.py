@@ -348,9 +348,10 @@ def test_declared_sensitivities_hold_for_what_one_participant_adds(distributed):
     quiet = distributed.without_noise()
     rng = np.random.default_rng(1)
     x = rng.standard_cauchy(size=(40, D))
-    floats, _ = quiet._prepared(0, x, 0)
+    with quiet._prepared(0, x, 0) as (floats, _):
+        clipped = floats.astype(np.float64)
     integers = unwrap(quiet.encode(x, round=0), 16).astype(np.float64)
-    rows = floats.astype(np.float64) if hasattr(quiet, "clip") else integers
+    rows = clipped if hasattr(quiet, "clip") else integers
     assert np.abs(rows).sum(axis=1).max() <= quiet.l1_sensitivity * (1 + 1e-12)
     assert (rows**2).sum(axis=1).max() <= quiet.l2_sensitivity**2 * (1 + 1e-12)
     assert np.abs(rows).max() <= quiet.linf_sensitivity

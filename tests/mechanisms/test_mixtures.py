@@ -172,15 +172,16 @@ def test_the_papers_clip_bounds_what_is_sent():
     x = np.random.default_rng(0).standard_cauchy(size=(200, 64))
     sent = unwrap(quiet.encode(x, round=0), 16)
     assert np.abs(sent).max() <= 2
-    floats, _ = quiet._prepared(0, x, 0)
-    p = np.abs(floats) % 1
-    assert (floats**2 + p - p**2).sum(axis=1).max() <= 81 * (1 + 1e-14)
+    with quiet._prepared(0, x, 0) as (floats, _):
+        p = np.abs(floats) % 1
+        assert (floats**2 + p - p**2).sum(axis=1).max() <= 81 * (1 + 1e-14)
 
 
 def test_float32_stays_float32_until_it_is_rounded():
     mechanism = SkellamMixture(dimension=8, bits=8, scale=1.0, clip_norm=1.0, total_noise=1.0)
-    assert mechanism._prepared(0, np.ones((1, 8), np.float32), 0)[0].dtype == np.float32
-    assert mechanism._prepared(0, np.ones((1, 8)), 0)[0].dtype == np.float64
+    for dtype in (np.float32, np.float64):
+        with mechanism._prepared(0, np.ones((1, 8), dtype), 0) as (floats, _):
+            assert floats.dtype == dtype
 
 
 def test_a_large_total_noise_is_drawn_in_parts():

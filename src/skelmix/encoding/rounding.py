@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from skelmix.encoding.threads import for_each
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.noise.table import Buffers, ExactSampler
+from skelmix.noise.scratch import scratch
+from skelmix.noise.table import ExactSampler, buffers_for
 
 _CHUNK = 1 << 20  # coordinates a pass: few crossings of the interpreter's lock, still in the shared cache
-_TILE = 1 << 13  # columns of the accumulator that stay close while several rows are added
+_TILE = 1 << 12  # columns whose sum stays in the first-level cache while several rows are added
+_MOST_ROWS = 1 << 15  # as many small values add up within 32 bits
 _BLOCK = 1 << 10  # coordinates that are looked through again when one of them tied
 _PARALLEL = 1 << 21  # coordinates from which on threads pay
 _PARTS = 4  # fixed, so that a reproducible run does not depend on the number of cores
@@ -99,17 +101,18 @@ def _add_rows(
     words: Any,
     unit: Any,
     total: Any,
+    tile: Any,
     open_: Any,
 ) -> int:
-    """Add columns left..left+width of every row of x into `total`, tile by tile.
-
-    Returns the number of ties, -1 if a value is too large.
+    """Add columns left..left+width of every row of x (_MOST_ROWS at most) into `total`, tile by tile: small
+    values in 32 bits first. Returns the number of ties, -1 if a value is too large.
     """
     count = 0
-    for tile in range(0, width, _TILE):
-        edge = min(tile + _TILE, width)
+    for begin in range(0, width, _TILE):
+        edge = min(begin + _TILE, width)
+        tile[:] = 0
         for row in range(x.shape[0]):
-            for start in range(tile, edge, _BLOCK):
+            for start in range(begin, edge, _BLOCK):
                 stop = min(start + _BLOCK, edge)
                 top = _largest(raw[row, left + start : left + stop], sign_off)
                 if top > limits[1]:
@@ -117,13 +120,15 @@ def _add_rows(
                 piece = x[row, left + start : left + stop]
                 base = row * width + start
                 some = words[base : base + stop - start]
-                sums = total[left + start : left + stop]
                 if top <= limits[0]:
-                    tied = _add_block(piece, some, unit, sums, np.int32)
+                    tied = _add_block(piece, some, unit, tile[start - begin : stop - begin], np.int32)
                 else:
-                    tied = _add_block(piece, some, unit, sums, np.int64)
+                    tied = _add_block(piece, some, unit, total[left + start : left + stop], np.int64)
                 if tied:
                     count = _collect(piece, some, unit, base, open_, count)
+        sums = total[left + begin : left + edge]
+        for i in range(sums.size):
+            sums[i] += tile[i]
     return count
 
 
@@ -157,10 +162,10 @@ def _wrap_chunk(
     return count
 
 
-class _Work:
-    """The constants of a float type and the working memory of one rounding loop."""
+class _Floats:
+    """The constants of a float type."""
 
-    def __init__(self, dtype: np.dtype[Any], size: int, largest: int = _LARGEST) -> None:
+    def __init__(self, dtype: np.dtype[Any], largest: int = _LARGEST) -> None:
         integer = np.dtype(np.int32 if dtype == np.float32 else np.int64)
         self.integer = integer
         self.unit = dtype.type(65536.0)
@@ -169,7 +174,6 @@ class _Work:
         if float(below) > largest:  # 2^31 - 1 is no float32
             below = np.nextafter(below, dtype.type(0))
         self.limits = (dtype.type(_NARROW).view(integer), below.view(integer))
-        self.buffers = Buffers(size)
 
     @staticmethod
     def refuse() -> InvalidInput:
@@ -177,6 +181,40 @@ class _Work:
             f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; "
             "the output is void"
         )
+
+
+@njit(cache=True, nogil=True)
+def _step(value: Any, unit: Any, drawn: Any) -> int:
+    """What a tie adds to the rounding towards zero, by 64 more bits: 0, or one step away from zero; 2 when
+    they tie as well.
+    """
+    cut = np.float64(_cut(abs(value), unit))
+    leading = np.uint64((cut - np.floor(cut)) * 18446744073709551616.0)  # exact: 2^64 only shifts the bits
+    if drawn == leading:
+        return 2
+    return (-1 if value < 0 else 1) if drawn < leading else 0
+
+
+@njit(cache=True, nogil=True)
+def _steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
+    """steps[j] = `_step` of x[places[j]]. Returns whether one is open still."""
+    again = False
+    for j in range(places.size):
+        steps[j] = _step(x[places[j]], unit, drawn[j])
+        again |= steps[j] == 2
+    return again
+
+
+def _one_more(x: NDArray[Any], places: NDArray[Any], floats: _Floats, entropy: Entropy) -> NDArray[np.int64]:
+    """What each settled tie adds to the provisional rounding towards zero."""
+    drawn, steps = np.empty(places.size, np.uint64), np.empty(places.size, np.int64)
+    entropy.fill(drawn)
+    if _steps(x, floats.unit, places, drawn, steps):  # one in 2^64
+        for j in np.flatnonzero(steps == 2):
+            value = Fraction(float(x[places[j]]))
+            up = _settle(abs(value) * (1 << 80) % 1, entropy)
+            steps[j] = (-1 if value < 0 else 1) if up else 0
+    return steps
 
 
 def _settle(rest: Fraction, entropy: Entropy) -> bool:
@@ -188,19 +226,6 @@ def _settle(rest: Fraction, entropy: Entropy) -> bool:
             return drawn < rest
         rest %= 1
     return False
-
-
-def _one_more(values: NDArray[Any], work: _Work, entropy: Entropy) -> NDArray[np.int64]:
-    """What each settled tie adds to the provisional rounding towards zero: 0, or one step away from zero."""
-    cuts = _cut.py_func(np.abs(values), work.unit).astype(np.float64)
-    rest = cuts - np.floor(cuts)  # exact, as is the shift by 64 bits
-    leading = np.floor(rest * 2.0**64).astype(np.uint64)
-    drawn = np.empty(values.size, np.uint64)
-    entropy.fill(drawn)
-    up = drawn < leading
-    for again in np.flatnonzero(drawn == leading):  # one in 2^64
-        up[again] = _settle(Fraction(rest[again]) * (1 << 64) % 1, entropy)
-    return np.where(up, np.where(values < 0, -1, 1), 0)
 
 
 def _checked(x: Any) -> NDArray[Any]:
@@ -242,35 +267,37 @@ def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = 
 
 
 def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any], entropy: Entropy) -> None:
-    work = _Work(rows.dtype, min(_CHUNK, rows.shape[0] * (right - left)))
-    raw = rows.view(work.integer)
-    buffers = work.buffers
+    floats = _Floats(rows.dtype)
+    raw = rows.view(floats.integer)
     step = min(_CHUNK, right - left)
-    several = _CHUNK // step
-    for start in range(left, right, step):
-        width = min(step, right - start)
-        for top in range(0, rows.shape[0], several):
-            block = rows[top : top + several]
-            words = buffers.words[: block.shape[0] * width]
-            entropy.fill(words)
-            ties = _add_rows(
-                block,
-                raw[top : top + several],
-                work.sign_off,
-                work.limits,
-                start,
-                width,
-                words,
-                work.unit,
-                total,
-                buffers.open,
-            )
-            if ties < 0:
-                raise work.refuse()
-            if ties:
-                row, column = np.divmod(buffers.open[:ties], width)
-                column += start
-                np.add.at(total, column, _one_more(block[row, column], work, entropy))
+    several = min(_CHUNK // step, _MOST_ROWS)
+    with buffers_for(step * min(several, rows.shape[0])) as buffers, scratch(_TILE, np.int32) as tile:
+        for start in range(left, right, step):
+            width = min(step, right - start)
+            for top in range(0, rows.shape[0], several):
+                block = rows[top : top + several]
+                words = buffers.words[: block.shape[0] * width]
+                entropy.fill(words)
+                ties = _add_rows(
+                    block,
+                    raw[top : top + several],
+                    floats.sign_off,
+                    floats.limits,
+                    start,
+                    width,
+                    words,
+                    floats.unit,
+                    total,
+                    tile,
+                    buffers.open,
+                )
+                if ties < 0:
+                    raise floats.refuse()
+                if ties:
+                    row, column = np.divmod(buffers.open[:ties], width)
+                    column += start
+                    places = row.astype(np.int64) * rows.shape[1] + column
+                    np.add.at(total, column, _one_more(block.reshape(-1), places, floats, entropy))
 
 
 def round_and_noise(
@@ -330,36 +357,38 @@ def _wrap_range(
     largest: int,
     entropy: Entropy,
 ) -> None:
-    work = _Work(x.dtype, min(_CHUNK, x.size), largest)
-    raw = x.view(work.integer)
-    buffers = work.buffers
+    floats = _Floats(x.dtype, largest)
+    raw = x.view(floats.integer)
     mask32 = np.uint32(mask & 0xFFFFFFFF).view(np.int32)
-    noise = np.zeros(buffers.words.size, np.int8 if sampler is None else sampler.dtype)
-    for start in range(0, x.size, _CHUNK):
-        piece, target = x[start : start + _CHUNK], out[start : start + _CHUNK]
-        some = noise[: piece.size]
-        if sampler is not None:
-            sampler.sample_chunk(some, buffers, entropy)
-        words = buffers.words[: piece.size]
-        entropy.fill(words)
-        ties = _wrap_chunk(
-            piece,
-            raw[start : start + _CHUNK],
-            work.sign_off,
-            work.limits,
-            words,
-            work.unit,
-            some,
-            mask32,
-            target,
-            buffers.open,
-        )
-        if ties < 0:
-            raise work.refuse()
-        if ties:
-            tied = buffers.open[:ties]
-            steps = _one_more(piece[tied], work, entropy)
-            target[tied] = ((target[tied].astype(np.int64) + steps) & mask).astype(out.dtype)
+    size = min(_CHUNK, x.size)
+    with buffers_for(size) as buffers, scratch(size, np.int8 if sampler is None else sampler.dtype) as noise:
+        if sampler is None:
+            noise[:] = 0
+        for start in range(0, x.size, _CHUNK):
+            piece, target = x[start : start + _CHUNK], out[start : start + _CHUNK]
+            some = noise[: piece.size]
+            if sampler is not None:
+                sampler.sample_chunk(some, buffers, entropy)
+            words = buffers.words[: piece.size]
+            entropy.fill(words)
+            ties = _wrap_chunk(
+                piece,
+                raw[start : start + _CHUNK],
+                floats.sign_off,
+                floats.limits,
+                words,
+                floats.unit,
+                some,
+                mask32,
+                target,
+                buffers.open,
+            )
+            if ties < 0:
+                raise floats.refuse()
+            if ties:
+                tied = buffers.open[:ties]
+                steps = _one_more(piece, tied, floats, entropy)
+                target[tied] = ((target[tied].astype(np.int64) + steps) & mask).astype(out.dtype)
 
 
 def round_stochastic(

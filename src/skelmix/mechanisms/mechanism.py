@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from queue import SimpleQueue
@@ -27,6 +28,7 @@ from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
 from skelmix.noise.laws import BallLaw, Binomial, Law, Skellam
+from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, sampler
 
 _LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
@@ -64,8 +66,8 @@ class IntegerMechanism(Mechanism):
 
         def participant(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
-            x, _ = self._prepared(start, rows, round)
-            self._round_and_noise(x, draws, out[start : start + len(x)], source)
+            with self._prepared(start, rows, round) as (x, _):
+                self._round_and_noise(x, draws, out[start : start + len(x)], source)
 
         for_each(
             self._with_entropy(as_blocks(array, self._rows_at_once, self.dimension), entropy), participant
@@ -97,12 +99,12 @@ class IntegerMechanism(Mechanism):
 
         def add(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
-            x, clipped = self._prepared(start, rows, round)
-            total = sums.get()
-            try:
-                self._round_into(x, total, source)
-            finally:
-                sums.put(total)
+            with self._prepared(start, rows, round) as (x, clipped):
+                total = sums.get()
+                try:
+                    self._round_into(x, total, source)
+                finally:
+                    sums.put(total)
             seen.add(
                 EncodeStats(len(x), clipped.rows, clipped.coordinates, squared_norms=clipped.squared_norms)
             )
@@ -138,17 +140,25 @@ class IntegerMechanism(Mechanism):
         simulation only)."""
         return wrapped_coordinates(sums, self.bits)
 
-    def _prepared(self, start: int, rows: Any, round: int) -> tuple[NDArray[Any], Clipped]:
-        """Rotate, scale and clip: the floats that are rounded next."""
-        x = np.ascontiguousarray(
-            validation.real_vectors(rows, self.dimension, name=f"vectors from row {start}")
-        )
-        if self.rotate:
-            x = rotate(x, self.rotation_seed, round, scale=self.scale)
-        else:
-            with np.errstate(over="ignore"):  # the clip finds what overflowed, and says so
-                x = x * x.dtype.type(self.scale)
-        return x, self._clip(x)
+    @contextmanager
+    def _prepared(self, start: int, rows: Any, round: int) -> Iterator[tuple[NDArray[Any], Clipped]]:
+        """Rotate, scale and clip: the floats that are rounded next, in memory that is lent for the block."""
+        name = f"vectors from row {start}"
+        given = np.ascontiguousarray(validation.real_vectors(rows, self.dimension, name=name, finite=False))
+        with scratch((given.shape[0], self.padded_dimension), given.dtype) as x:
+            if self.rotate:
+                rotate(given, self.rotation_seed, round, scale=self.scale, out=x)
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):  # the clip finds it, and says so
+                    np.multiply(given, given.dtype.type(self.scale), out=x)
+            try:
+                clipped = self._clip(x)
+            except (
+                InvalidInput
+            ) as error:  # NaN and infinity fill their rotated row: nothing gets past the clip
+                validation.real_vectors(given, self.dimension, name=name)
+                raise InvalidInput(f"{name}: {error}") from error
+            yield x, clipped
 
     @abstractmethod
     def _clip(self, x: NDArray[Any]) -> Clipped:

@@ -10,6 +10,9 @@ rounded anywhere.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.certified import resolve, thresholds
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.laws import BallLaw
+from skelmix.noise.scratch import scratch
 from skelmix.validation import whole
 
 CHUNK = 1 << 17  # samples a pass: words, table and output stay in the second-level cache
@@ -130,10 +134,10 @@ class ExactSampler:
                 f"out: must be C-contiguous and of a signed integer dtype no narrower than {self.dtype}"
             )
         flat = out.reshape(-1)
-        buffers = Buffers(min(CHUNK, flat.size))
         entropy = system_entropy() if entropy is None else entropy
-        for start in range(0, flat.size, CHUNK):
-            self.sample_chunk(flat[start : start + CHUNK], buffers, entropy)
+        with buffers_for(min(CHUNK, flat.size)) as buffers:
+            for start in range(0, flat.size, CHUNK):
+                self.sample_chunk(flat[start : start + CHUNK], buffers, entropy)
         return out
 
     def sample_chunk(self, out: NDArray[Any], buffers: Buffers, entropy: Entropy) -> None:
@@ -162,12 +166,19 @@ class ExactSampler:
         return value
 
 
+@dataclass(frozen=True)
 class Buffers:
-    """Working memory of one sampling loop: `size` uniform words and, for repairs, positions."""
+    """Working memory of one sampling loop: uniform words and, for repairs, positions (one more)."""
 
-    def __init__(self, size: int) -> None:
-        self.words = np.empty(size, np.uint16)
-        self.open = np.empty(size + 1, np.int32)
+    words: NDArray[np.uint16]
+    open: NDArray[np.int32]
+
+
+@contextmanager
+def buffers_for(size: int) -> Iterator[Buffers]:
+    """Buffers for `size` samples, valid within the block."""
+    with scratch(size, np.uint16) as words, scratch(size + 1, np.int32) as places:
+        yield Buffers(words, places)
 
 
 @functools.lru_cache(maxsize=64)
