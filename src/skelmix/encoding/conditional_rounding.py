@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.encoding.rounding import round_stochastic
@@ -39,15 +40,20 @@ def largest_rounded_square(norm: float, dimension: int, beta: float = BETA) -> i
 
 
 def round_conditionally(
-    x: NDArray[Any], largest_square: int, *, entropy: Entropy | None = None, retries: int = RETRIES
-) -> NDArray[Any]:
+    x: NDArray[Any],
+    largest_square: int,
+    *,
+    out: NDArray[np.int32] | None = None,
+    entropy: Entropy | None = None,
+    retries: int = RETRIES,
+) -> NDArray[np.int32]:
     """Round each row of x (n, d) stochastically, again and again until its squared norm is at most
     `largest_square`.
 
-    Rows are independent. Raises `InvalidInput` when a row fails `retries` times, which for rows within the
-    norm that `largest_square` was computed for does not happen.
+    Rows are independent; the integers go into `out`, if given. Raises `InvalidInput` when a row fails
+    `retries` times, which for rows within the norm that `largest_square` was computed for does not happen.
     """
-    integers = round_stochastic(x, entropy=entropy)
+    integers = round_stochastic(x, out=out, entropy=entropy)
     for row in range(x.shape[0]):
         tries = 1
         while _square(integers[row]) > largest_square:
@@ -61,7 +67,16 @@ def round_conditionally(
     return integers
 
 
-def _square(integers: NDArray[Any]) -> int:
-    values = integers.astype(np.float64)  # |values| < 2^31: squares and their sum are exact below 2^53
-    total = float(np.dot(values, values))
+def _square(integers: NDArray[np.int32]) -> int:
+    total = sum_of_integer_squares(integers)
     return int(total) if total < 2.0**53 else sum(int(value) ** 2 for value in integers)
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def sum_of_integer_squares(line: Any) -> float:
+    """Σ x² of integers below 2^31: exact in any order while it is below 2^53."""
+    total = 0.0
+    for j in range(line.size):
+        value = np.float64(line[j])
+        total += value * value
+    return total

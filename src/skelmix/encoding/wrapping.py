@@ -17,6 +17,19 @@ from skelmix.errors import InvalidInput
 from skelmix.validation import bits as check_bits
 from skelmix.validation import whole
 
+_TILE = 1 << 12  # columns whose sums stay in the first-level cache
+
+
+@njit(nogil=True, cache=True)
+def add_rows(rows: Any, total: Any) -> None:
+    """total (d,) += every row of rows (n, d), integers, in the dtype of `total`."""
+    for left in range(0, total.size, _TILE):
+        sums = total[left : left + _TILE]
+        for row in range(rows.shape[0]):
+            line = rows[row, left : left + _TILE]
+            for i in range(sums.size):
+                sums[i] += line[i]
+
 
 def wire_dtype(bits: int) -> np.dtype[Any]:
     """The smallest unsigned dtype that holds 0..2^bits - 1, bits in 1..32."""

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.encoding.conditional_rounding import largest_rounded_square, round_conditionally
-from skelmix.encoding.wrapping import wrap
+from skelmix.encoding.wrapping import add_rows, wrap
 from skelmix.mechanisms.clips import Clipped, L2Clip
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy
+from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler
 
 
@@ -56,4 +57,5 @@ class ConditionallyRounded(IntegerMechanism):
         out[:] = wrap(integers, self.bits)
 
     def _round_into(self, x: NDArray[Any], total: NDArray[np.int64], entropy: Entropy) -> None:
-        total += round_conditionally(x, self.largest_square, entropy=entropy).sum(axis=0, dtype=np.int64)
+        with scratch(x.shape, np.int32) as integers:
+            add_rows(round_conditionally(x, self.largest_square, out=integers, entropy=entropy), total)

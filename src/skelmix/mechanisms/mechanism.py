@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from skelmix import validation
 from skelmix.encoding.rotation import rotate, unrotate
 from skelmix.encoding.threads import for_each, worker_count
-from skelmix.encoding.wrapping import unwrap, wire_dtype, wrap, wrapped_coordinates
+from skelmix.encoding.wrapping import add_rows, unwrap, wire_dtype, wrap, wrapped_coordinates
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
 from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
@@ -214,18 +214,17 @@ class IntegerMechanism(Mechanism):
         law = self.participant_law(shares)
         if law is None:
             return
-        one = law
-        at_once = 1
-        if isinstance(law, Skellam | Binomial):  # closed under sums
-            at_once = max(1, int(_LARGEST_TABLE / law.variance))
+        closed = law if isinstance(law, Skellam | Binomial) else None  # under sums
+        at_once = max(1, int(_LARGEST_TABLE / law.variance)) if closed else self._rows_at_once
 
         def draw(part: tuple[int, Entropy]) -> None:
             copies, source = part
-            summed = one.sum_of(copies) if isinstance(one, Skellam | Binomial) else one
-            noise = sampler(summed).sample(self.padded_dimension, entropy=source)
-            total = sums.get()
-            total += noise
-            sums.put(total)
+            draws = sampler(closed.sum_of(copies) if closed else law)
+            with scratch((1 if closed else copies, self.padded_dimension), draws.dtype) as noise:
+                draws.sample(noise.shape, out=noise, entropy=source)
+                total = sums.get()
+                add_rows(noise, total)
+                sums.put(total)
 
         parts = (min(at_once, participants - done) for done in range(0, participants, at_once))
         for_each(self._with_entropy(parts, entropy), draw)
