@@ -27,6 +27,7 @@ _DECAY = 3.5  # the integrals end at Ω with Ω·s = this
 _FINE, _COARSE = 0.02, 0.2  # widths of the intervals of ω, in units of 1/mu
 _FINE_END = 10.0  # the Gaussian factor is e^-50 there
 _GRID = 0.2  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
+_MOST_SHRINKS = 40  # of what the series are used for; far below any x that matters
 _SEGMENT = 1.35  # the middle range is cut into segments of ω with this ratio
 
 
@@ -108,13 +109,19 @@ def contour_error(line: Contour, middle: Middle | None, radius: float, mu: float
 
 class Middle:
     """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b] and ω in [start, end], where the series for x = b
-    prove nothing any more.
+    prove nothing any more. `near`: another one's, to look for the splits from.
     """
 
-    def __init__(self, values: Ratios, b: float, start: float, end: float, highest: float) -> None:
+    def __init__(
+        self, values: Ratios, b: float, start: float, end: float, highest: float, near: Middle | None = None
+    ) -> None:
         count = max(1, math.ceil(math.log(end / start) / math.log(_SEGMENT)))
         edges = np.geomspace(start, end, count + 1).tolist()
-        self.segments = [_Segment(values, b, low, high, highest) for low, high in itertools.pairwise(edges)]
+        self.segments: list[_Segment] = []
+        shrinks = near.segments[0].shrinks if near else 0
+        for low, high in itertools.pairwise(edges):
+            self.segments.append(_Segment(values, b, low, high, highest, shrinks))
+            shrinks = self.segments[-1].shrinks
 
     def integral(self, line: Contour, radius: float, mu: float, smoothing: float, end: float) -> float:
         """Bound on the integral over [line.start, end] of (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t|.
@@ -144,26 +151,39 @@ class Middle:
 class _Segment:
     """One range [low, high] of ω: the series for x up to `split`, a grid with Lipschitz constants for the
     rest.
+
+    Any split gives a bound. The largest widest·0.8^shrinks at which the series are good is taken, looked for
+    from `near`, the shrinks of a neighbouring segment.
     """
 
-    def __init__(self, values: Ratios, b: float, low: float, high: float, highest: float) -> None:
+    def __init__(self, values: Ratios, b: float, low: float, high: float, highest: float, near: int) -> None:
         self.low, self.high = low, high
         self.mass = values.mass
         corners = np.array([highest + 1j * high, 1 - highest + 1j * high])
-        self.split = min(b, 0.95 / (math.sqrt(chi_square(values)) * abs(corners[0])))
-        for _ in range(40):
-            self.series = Expansion(values, self.split, 1 - highest, highest)
-            if (self.series.error(corners) <= -0.5 * self.series.gaussian(corners).real).all():
+        chi = math.sqrt(chi_square(values))
+        widest = min(b, 0.95 / (chi * abs(corners[0])))
+
+        def series(shrinks: int) -> tuple[Expansion, bool]:
+            found = Expansion(values, widest * 0.8**shrinks, 1 - highest, highest)
+            return found, bool((found.error(corners) <= -0.5 * found.gaussian(corners).real).all())
+
+        self.shrinks = near
+        self.series, good = series(near)
+        while not good and self.shrinks < _MOST_SHRINKS:
+            self.shrinks += 1
+            self.series, good = series(self.shrinks)
+        while self.shrinks and self.shrinks <= near:
+            wider, good = series(self.shrinks - 1)
+            if not good:
                 break
-            self.split *= 0.8
-        chi = math.sqrt(self.series.chi2)
+            self.series, self.shrinks = wider, self.shrinks - 1
+        self.split = widest * 0.8**self.shrinks
         self.width = _GRID / (b * chi)
         self.spans = list(self._spans(values, b, _GRID / (chi * math.hypot(high, highest))))
 
-    def _spans(
-        self, values: Ratios, b: float, width: float
-    ) -> Iterator[tuple[float, float, FloatArray, FloatArray]]:
-        """(low, high, r - 1 at both ends) for pieces of (split, b] inside unit cells, at most `width`."""
+    def _spans(self, values: Ratios, b: float, width: float) -> Iterator[tuple[float, float, FloatArray]]:
+        """(low, high, rows) for pieces of (split, b] inside unit cells, at most `width`; rows ln r in the
+        middle and at both ends, and |r_end - r_start|."""
         for s in range(math.floor(self.split), math.ceil(b)):
             low, high = max(self.split, float(s)), min(b, s + 1.0)
             if low >= high:
@@ -171,21 +191,19 @@ class _Segment:
             start, end = values.lift(low), values.lift(high)
             edges = np.linspace(0.0, 1.0, math.ceil((high - low) / width) + 1).tolist()
             for a, z in itertools.pairwise(edges):
-                yield (
-                    low + a * (high - low),
-                    low + z * (high - low),
-                    start + (end - start) * a,
-                    start + (end - start) * z,
-                )
+                middle = start + (end - start) * ((a + z) / 2)
+                ends = start + (end - start) * a, start + (end - start) * z
+                rows = np.stack([*np.log1p((middle, *ends)), np.abs(ends[1] - ends[0])])
+                yield low + a * (high - low), low + z * (high - low), rows
 
     def log_bound(self, u: float, left: FloatArray, right: FloatArray) -> FloatArray:
         """β on each interval of ω: an upper bound on ln|E r_x^t|/x² over 0 < x <= b."""
         # Re A falls with ω: taken on the left; e grows: on the right
         bound = np.asarray(self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right))
         size, step = np.hypot(u, right), float(right[0] - left[0])
-        for low, high, start, end in self.spans:
+        for low, high, rows in self.spans:
             modulus, spread, steep, total = tilted_modulus(
-                self.mass, start, end, u, float(left[0] + right[0]) / 2, step, len(left)
+                self.mass, rows, u, float(left[0] + right[0]) / 2, step, len(left)
             )
             # Lipschitz in ω and in x; the margin covers rounding, levels left out and the ends of the table
             log = np.log(modulus + step / 2 * spread + size * steep / 2 + 1e-10 * total)

@@ -15,7 +15,8 @@ docs/explanation/gaussian-certificates.md, section 3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,23 +47,28 @@ class Ratios:
     table: NoiseTable
     reach: int
 
-    def log_shift(self, shift: int) -> FloatArray:
-        """ln r_s(k) = ln f(k-s)/f(k), for an integer s, added up from the steps."""
-        steps = self.table.log_ratios()  # index 0 is k = 1 - table.reach
-        total = np.zeros(2 * self.reach + 1)
-        first = self.table.reach - 1 - self.reach
-        for i in range(shift):
-            total += steps[first - i : first - i + 2 * self.reach + 1]
-        return total
+    _whole: dict[int, FloatArray] = field(default_factory=dict, repr=False, compare=False)
+
+    def _shifted(self, shift: int) -> FloatArray:
+        """r_s(k) - 1 = f(k-s)/f(k) - 1 for an integer s, its logarithm added up from the steps; kept."""
+        if shift not in self._whole:
+            steps = self.table.log_ratios()  # index 0 is k = 1 - table.reach
+            total = np.zeros(2 * self.reach + 1)
+            first = self.table.reach - 1 - self.reach
+            for i in range(shift):
+                total += steps[first - i : first - i + 2 * self.reach + 1]
+            self._whole[shift] = np.expm1(total)
+        return self._whole[shift]
 
     def lift(self, x: float) -> FloatArray:
         """r_x - 1, with nothing cancelling when it is small."""
         whole = math.floor(x)
-        here = np.expm1(self.log_shift(whole)) if whole else np.zeros(2 * self.reach + 1)
         part = x - whole
         if part == 0:
-            return here
-        return np.asarray((1 - part) * here + part * np.expm1(self.log_shift(whole + 1)))
+            return self._shifted(whole)
+        if whole == 0:
+            return part * self._shifted(1)
+        return np.asarray((1 - part) * self._shifted(whole) + part * self._shifted(whole + 1))
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
@@ -112,14 +118,13 @@ class Expansion:
         self.pieces = [self._piece(values, low, high, lowest, highest) for low, high in pieces(b)]
 
     def _piece(self, values: Ratios, low: float, high: float, lowest: float, highest: float) -> _Piece:
-        start = values.lift(low) if low else np.zeros(len(values.mass))
-        end = values.lift(high)
+        start, end = values.lift(low), values.lift(high)
         sizes = np.maximum(np.abs(start), np.abs(end)) / self.c
-        worst = np.ones(len(values.mass))
-        for lift in (start, end):
-            for u in (lowest, highest):
-                worst = np.maximum(worst, np.exp((u - MOMENTS) * np.log1p(lift)))
-        summand = values.mass * sizes**MOMENTS * worst
+        worst = np.zeros(len(values.mass))
+        for lift in (start, end) if low else (end,):
+            log = np.log1p(lift)
+            worst = np.maximum(worst, np.maximum((lowest - MOMENTS) * log, (highest - MOMENTS) * log))
+        summand = values.mass * sizes**MOMENTS * np.exp(worst)
         remainder = float(summand.sum())
         if not summand[[0, -1]].max() <= 1e-20 * remainder:
             raise PrivacyUnattainable(
@@ -127,31 +132,21 @@ class Expansion:
                 "cannot be bounded; lower linf or raise the noise, or use bound='gdp' or bound='rdp'"
             )
         joint, rows = power_sums(values.mass, start, end, self.c, MOMENTS)
-        moments, size = _moments(joint), _sizes(rows, low == 0)
-        return _Piece(low, high, self._bounds(moments, low, high), size, remainder)
+        return _Piece(low, high, self._bounds(joint, low, high), _sizes(rows, low == 0), remainder)
 
-    def _bounds(self, moments: FloatArray, low: float, high: float) -> FloatArray:
+    def _bounds(self, joint: FloatArray, low: float, high: float) -> FloatArray:
         """Bounds on |coefficient of τ^a| for x in each of the subintervals, already over x²."""
-        series = _cumulants(moments, self.c)
+        series = _cumulants(joint, self.c)
         width = high - low
         square = np.array([low * low, 2 * low * width, width * width]) * (self.chi2 / (2 * self.c**2))
         series[0, :3] -= square
         if low == 0:  # the terms in x² cancel exactly: E[v²] = x²χ² on the first cell
             series = series[:, 2:] / high**2
             series[:, 0] = 0.0
-        degrees = np.arange(series.shape[1])
-        half = 0.5 / _PARTS
-        centres = (np.arange(_PARTS) + 0.5) / _PARTS
-        powers = centres[:, None] ** degrees
-        slopes = degrees * centres[:, None] ** np.maximum(degrees - 1, 0)
-        bends = degrees * (degrees - 1) * (centres + half)[:, None] ** np.maximum(degrees - 2, 0)
-        bound = (
-            np.abs(powers @ series.T)
-            + half * np.abs(slopes @ series.T)
-            + half**2 / 2 * (bends @ np.abs(series).T)
-        )
+        powers, slopes, bends = _taylor(series.shape[1])
+        bound = np.abs(powers @ series.T) + np.abs(slopes @ series.T) + bends @ np.abs(series).T
         if low > 0:
-            bound /= ((low + width * (centres - half)) ** 2)[:, None]
+            bound /= ((low + width * np.arange(_PARTS) / _PARTS) ** 2)[:, None]
         return _undominated(_folded(bound))
 
     def gaussian(self, t: NDArray[Any]) -> NDArray[Any]:
@@ -160,25 +155,44 @@ class Expansion:
 
     def error(self, t: NDArray[Any]) -> FloatArray:
         """e(t); infinite where the series do not prove anything. Grows with |Im t| at a fixed real part."""
-        tau = self.c * np.abs(t - 0.5)
-        y = self.c**2 * np.abs(t * t - t)
-        factors = [self.c * np.abs(t - i) for i in range(2, MOMENTS)]
         worst = np.zeros(t.shape)
-        powers = np.vander(tau, _DEGREE + 1, increasing=True)
         for piece in self.pieces:
-            close = (powers @ piece.terms.T).max(axis=1)
-            product, size = np.ones(t.shape), np.zeros(t.shape)
-            for l in range(2, MOMENTS):
-                size += piece.sizes[l] * product / math.factorial(l)
-                product = product * factors[l - 2]
-            size *= y
-            rest = y * piece.remainder * product / math.factorial(MOMENTS)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                missing = rest / (1 - size - rest) + size ** (LOGARITHM + 1) / ((LOGARITHM + 1) * (1 - size))
-            missing[~((size + rest < _INVALID) & (tau < _WIDEST))] = np.inf
-            total = y * close + missing / (piece.high**2 if piece.low == 0 else piece.low**2)
-            worst = np.maximum(worst, total)
+            square = piece.high**2 if piece.low == 0 else piece.low**2
+            _raise_to(worst, t, self.c, piece.terms, piece.sizes, piece.remainder, square)
         return np.asarray(worst * (1 + 1e-9) + np.abs(self.gaussian(t)) * self.rounding)
+
+
+@njit(cache=True, nogil=True)
+def _raise_to(  # pragma: no cover
+    worst: FloatArray,
+    points: NDArray[np.complex128],
+    c: float,
+    terms: FloatArray,
+    sizes: FloatArray,
+    remainder: float,
+    square: float,
+) -> None:
+    """worst[k] = max(worst[k], e(points[k]) on one piece), whose smallest x² is `square`."""
+    for k in range(len(points)):
+        t = points[k]
+        tau, y = c * abs(t - 0.5), c * c * abs(t * t - t)
+        product, size = y, 0.0
+        for l in range(2, MOMENTS):
+            product /= l  # y·Π c|t - i| over 1 < i < l, over l!
+            size += sizes[l] * product
+            product *= c * abs(t - l)
+        rest = remainder * product / MOMENTS
+        if not (size + rest < _INVALID and tau < _WIDEST):
+            worst[k] = np.inf
+            continue
+        close = 0.0
+        for i in range(len(terms)):
+            value = 0.0
+            for j in range(_DEGREE, -1, -1):
+                value = value * tau + terms[i, j]
+            close = max(close, value)
+        missing = rest / (1 - size - rest) + size ** (LOGARITHM + 1) / ((LOGARITHM + 1) * (1 - size))
+        worst[k] = max(worst[k], y * close + missing / square)
 
 
 def _folded(bound: FloatArray) -> FloatArray:
@@ -186,22 +200,32 @@ def _folded(bound: FloatArray) -> FloatArray:
     return np.column_stack([bound[:, :_DEGREE], bound[:, _DEGREE:] @ weights])
 
 
-def _undominated(rows: FloatArray) -> FloatArray:
+@njit(cache=True, nogil=True)
+def _undominated(rows: FloatArray) -> FloatArray:  # pragma: no cover
     """The rows that are not below another one in every column: the others cannot be the largest for any t."""
-    kept: list[FloatArray] = []
-    for row in rows[np.argsort(-rows.sum(axis=1))]:
-        if not any((row <= other).all() for other in kept):
-            kept.append(row)
-    return np.array(kept)
+    kept = np.empty_like(rows)
+    count = 0
+    for i in np.argsort(-rows.sum(axis=1)):
+        below = False
+        for j in range(count):
+            below = below or bool((rows[i] <= kept[j]).all())
+        if not below:
+            kept[count] = rows[i]
+            count += 1
+    return kept[:count]
 
 
-def _moments(joint: FloatArray) -> FloatArray:
-    """(L, L): coefficient of p^i in E[(a + p·(b-a))^l], from E[a^i (b-a)^j]."""
-    found = np.zeros((MOMENTS, MOMENTS))
-    for l in range(2, MOMENTS):
-        for i in range(l + 1):
-            found[l, i] = math.comb(l, i) * joint[l - i, i]
-    return found
+@lru_cache(maxsize=4)
+def _taylor(columns: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """For the middle p of each subinterval of [0, 1]: p^j; its slope over half a width; and the most that the
+    rest of it comes to, from the second derivative."""
+    degrees = np.arange(columns)
+    half = 0.5 / _PARTS
+    centres = ((np.arange(_PARTS) + 0.5) / _PARTS)[:, None]
+    powers = centres**degrees
+    slopes = half * degrees * centres ** np.maximum(degrees - 1, 0)
+    bends = half**2 / 2 * degrees * (degrees - 1) * (centres + half) ** np.maximum(degrees - 2, 0)
+    return powers, slopes, bends
 
 
 def _sizes(rows: FloatArray, first: bool) -> FloatArray:
@@ -217,20 +241,32 @@ def _sizes(rows: FloatArray, first: bool) -> FloatArray:
     return np.asarray(found)
 
 
-def _cumulants(moments: FloatArray, c: float) -> FloatArray:
-    """Coefficients (degree in τ, degree in p) of Σ_{i<=I} (-1)^(i+1) w^i/i, over c²(t² - t)."""
+@njit(cache=True, nogil=True)
+def _cumulants(joint: FloatArray, c: float) -> FloatArray:  # pragma: no cover
+    """Coefficients (degree in τ, degree in p) of Σ_{i<=I} (-1)^(i+1) w^i/i, over c²(t² - t), for
+    w = Σ_l C(t,l)·E[(a + p·(b-a))^l], from joint[i, j] = E[a^i (b-a)^j]."""
     quotient = np.zeros((MOMENTS - 2, MOMENTS))  # w over c²(t² - t)
-    falling = np.ones(1)
+    falling = np.zeros(MOMENTS)  # Π (t - i) over i = 2..l-1, in τ
+    falling[0] = 1.0
+    factorial = 1.0
     for l in range(2, MOMENTS):
-        quotient[: l - 1] += np.outer(falling, moments[l]) / math.factorial(l)
-        falling = np.convolve(falling, [c * (0.5 - l), 1.0])
+        factorial *= l
+        choose = 1.0
+        for j in range(l + 1):
+            for i in range(l - 1):
+                quotient[i, j] += falling[i] * (choose * joint[l - j, j]) / factorial
+            choose = choose * (l - j) / (j + 1)
+        for i in range(l - 1, -1, -1):
+            falling[i] = falling[i] * c * (0.5 - l) + (falling[i - 1] if i else 0.0)
     factor = np.zeros((3, 1))  # c²(t² - t) in τ
     factor[0, 0], factor[2, 0] = -c * c / 4, 1.0
     following = _product(factor, quotient)
-    power, total = quotient, quotient
-    for i in range(2, LOGARITHM + 1):
-        power = _product(power, following)
-        total = _sum(total, power * ((-1) ** (i + 1) / i))
+    power = quotient
+    total = np.zeros((MOMENTS - 2 + (LOGARITHM - 1) * (MOMENTS - 1), LOGARITHM * (MOMENTS - 1) + 1))
+    for i in range(1, LOGARITHM + 1):
+        total[: power.shape[0], : power.shape[1]] += power * ((-1.0) ** (i + 1) / i)
+        if i < LOGARITHM:
+            power = _product(power, following)
     return total
 
 
@@ -244,11 +280,4 @@ def _product(a: FloatArray, b: FloatArray) -> FloatArray:
                 for k in range(a.shape[0]):
                     for l in range(a.shape[1]):
                         found[i + k, j + l] += b[i, j] * a[k, l]
-    return found
-
-
-def _sum(a: FloatArray, b: FloatArray) -> FloatArray:
-    found = np.zeros(np.maximum(a.shape, b.shape))
-    found[: a.shape[0], : a.shape[1]] += a
-    found[: b.shape[0], : b.shape[1]] += b
     return found

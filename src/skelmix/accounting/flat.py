@@ -87,14 +87,14 @@ def flat_certificate(
     lines = [contour(expansion, radius, ideal, float(offset)) for offset in offsets]
     lines = [line for line in lines if line.start > 0]
     offsets = np.array([line.offset for line in lines])
-    best = math.inf
+    best, middle = math.inf, None
     for share in (
         _shares(linf / radius, values.reach) if _hopeful(lines, offsets, radius, ideal, slack) else ()
     ):
         smoothing = share * ideal
         end = contour_end(smoothing)
         start = min(line.start for line in lines)
-        middle = Middle(values, linf, start, end, highest) if start < end else None
+        middle = Middle(values, linf, start, end, highest, middle) if start < end else None
         errors = np.array([contour_error(line, middle, radius, ideal, smoothing) for line in lines])
         mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
         if mu > best:

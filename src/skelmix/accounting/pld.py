@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from skelmix.accounting.steps import GaussianCertificate
@@ -25,6 +26,8 @@ from skelmix.validation import non_negative, positive, probability, whole
 
 Part = tuple[GaussianCertificate, float, int]
 """(certificate of one round, probability of being sampled, number of such rounds)."""
+
+FloatArray = NDArray[np.float64]
 
 _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, rounds)
 
@@ -42,6 +45,12 @@ class _Profile(Protocol):
     def epsilon(self, delta: float) -> float: ...
 
 
+def _hockey_stick(epsilon: FloatArray, mu: float) -> FloatArray:
+    """H_ε(N(mu,1)‖N(0,1)) for each ε, of either sign."""
+    near, far = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
+    return np.asarray(np.exp(near) * -np.expm1(np.minimum(0.0, epsilon + far - near)))
+
+
 class _Gaussian:
     """Unsampled rounds: one Gaussian with mu² = Σ rounds·mu², in closed form (Balle and Wang 2018, Theorem
     8).
@@ -53,9 +62,7 @@ class _Gaussian:
     def delta(self, epsilon: float) -> float:
         if self.mu == 0:
             return 0.0
-        near = log_ndtr(self.mu / 2 - epsilon / self.mu)
-        far = log_ndtr(-self.mu / 2 - epsilon / self.mu)
-        return float(np.exp(near) * -np.expm1(min(0.0, epsilon + far - near))) * (1 + 1e-9)
+        return float(_hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9)
 
     def epsilon(self, delta: float) -> float:
         if self.delta(0.0) <= delta:
@@ -93,15 +100,44 @@ def _profile(parts: _Gaussians, interval: float) -> _Profile:
     sampled = [part for part in parts if part[1] < 1]
     if not sampled:
         return _Gaussian(total)
-    from dp_accounting.pld import privacy_loss_distribution as distributions
-
     composed = None
     for mu, q, rounds in [*sampled, *([(total, 1.0, 1)] if total else [])]:
-        one = distributions.from_gaussian_mechanism(
-            1 / mu, sampling_prob=q, value_discretization_interval=interval, pessimistic_estimate=True
-        ).self_compose(rounds)
+        one = _round(mu, q, interval).self_compose(rounds)
         composed = one if composed is None else composed.compose(one)
     return _Sampled(composed, sum(rounds for _, _, rounds in sampled))
+
+
+def _round(mu: float, q: float, interval: float) -> Any:
+    """dp-accounting's pessimistic distribution of one round, from hockey-stick divergences at all its points
+    at once: `from_gaussian_mechanism` asks for them one by one."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
+
+    def discretised(adjacency: Any, delta: Callable[[FloatArray], FloatArray]) -> Any:
+        ends = privacy_loss_mechanism.GaussianPrivacyLoss(
+            1 / mu, sampling_prob=q, adjacency_type=adjacency
+        ).connect_dots_bounds()
+        low, high = math.floor(ends.epsilon_lower / interval), math.ceil(ends.epsilon_upper / interval)
+        deltas = np.clip(delta(np.arange(low, high + 1) * interval), 0.0, 1.0)
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+
+    def with_participant(epsilon: FloatArray) -> FloatArray:
+        """(1-q)·N(0,1) + q·N(mu,1) against N(0,1)."""
+        rest = np.expm1(epsilon) / q  # e^l - 1, with l the loss of N(mu,1) against N(0,1) at the same point
+        inside = rest > -1
+        loss = np.log1p(rest, where=inside, out=np.zeros_like(rest))
+        return np.where(inside, q * _hockey_stick(loss, mu), -np.expm1(epsilon))
+
+    def without_participant(epsilon: FloatArray) -> FloatArray:
+        """N(0,1) against (1-q)·N(0,1) + q·N(mu,1)."""
+        rest = np.expm1(-epsilon) / q
+        inside = rest > -1
+        loss = -np.log1p(rest, where=inside, out=np.zeros_like(rest))
+        return np.where(inside, q * np.exp(epsilon - loss) * _hockey_stick(loss, mu), 0.0)
+
+    kinds = privacy_loss_mechanism.AdjacencyType
+    upper = discretised(kinds.REMOVE, with_participant)
+    lower = None if q == 1 else discretised(kinds.ADD, without_participant)
+    return privacy_loss_distribution.PrivacyLossDistribution(upper, lower)
 
 
 def _least_epsilon(profile: _Profile, delta: float, slack: float) -> float:

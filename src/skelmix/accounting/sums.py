@@ -46,29 +46,26 @@ def power_sums(  # pragma: no cover
 
 @njit(cache=True, nogil=True)
 def tilted_modulus(  # pragma: no cover
-    mass: FloatArray, start: FloatArray, end: FloatArray, u: float, first: float, step: float, count: int
+    mass: FloatArray, rows: FloatArray, u: float, first: float, step: float, count: int
 ) -> tuple[FloatArray, float, float, float]:
     """|E r^(u+iω)| at ω = first, first + step, …, for the middle r of a piece of x, and what bounds its
-    change.
+    change. rows: ln r in the middle, at the start and at the end of the piece, and |r_end - r_start|.
 
     Returns (moduli, E[r^u|ln r - mean|], E[max(r_start, r_end)^(u-1)·|r_end - r_start|] with the larger
     power, E[r^u]).
     """
-    cosines, sines = np.zeros(count), np.zeros(count)
+    cosines, sines, weights = np.zeros(count), np.zeros(count), np.empty(len(mass))
     total, mean, steep = 0.0, 0.0, 0.0
     for k in range(len(mass)):
-        log = math.log1p((start[k] + end[k]) / 2)
-        weight = mass[k] * math.exp(u * log)
-        total += weight
-        mean += weight * log
-        powers = max(math.exp((u - 1) * math.log1p(start[k])), math.exp((u - 1) * math.log1p(end[k])))
-        steep += mass[k] * powers * abs(end[k] - start[k])
+        weights[k] = mass[k] * math.exp(u * rows[0, k])
+        total += weights[k]
+        mean += weights[k] * rows[0, k]
+        steep += mass[k] * math.exp(max((u - 1) * rows[1, k], (u - 1) * rows[2, k])) * rows[3, k]
     mean /= total
     spread = 0.0
     for k in range(len(mass)):
-        log = math.log1p((start[k] + end[k]) / 2)
-        weight = mass[k] * math.exp(u * log)
-        log -= mean  # a phase: the modulus stays, the Lipschitz constant shrinks
+        weight = weights[k]
+        log = rows[0, k] - mean  # a phase: the modulus stays, the Lipschitz constant shrinks
         spread += weight * abs(log)
         if weight < 1e-18 * total:  # counted in full by the caller's margin
             continue
