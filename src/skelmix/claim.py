@@ -127,9 +127,13 @@ def _epsilon(
 
 def _own_slack(mechanism: Mechanism, cohort: Cohort, rounds: int, delta: float) -> float:
     """A good slack for a certificate: that for the ε of a Gaussian of the same variance."""
-    like = closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
-    near, _ = rdp_epsilon(like, cohort, rounds, delta)
+    near, _ = rdp_epsilon(_like_a_gaussian(mechanism), cohort, rounds, delta)
     return slack_budget(PrivacyTarget(min(max(near, 1e-3), 50.0), delta), cohort, rounds)
+
+
+def _like_a_gaussian(mechanism: Mechanism) -> RdpCurve:
+    """Of a Gaussian of the same variance: a lower bound on the curve of integer noise."""
+    return closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
 
 
 def _gaussian_statement(
@@ -240,8 +244,13 @@ def least_noise(
                 return math.inf
         return _epsilon(mechanism, bound, cohort, rounds, target.delta, None).epsilon
 
-    if below < math.inf and cost(below * (1 - 1e-4)) > goal:
-        return None
+    if below < math.inf:
+        rival = build(below * (1 - 1e-4))
+        # κ is never below a Gaussian's of the same variance (Chapman and Robbins): often enough to know
+        if bound == "rdp" and rdp_epsilon(_like_a_gaussian(rival), cohort, rounds, target.delta)[0] > goal:
+            return None
+        if cost(rival.total_noise) > goal:
+            return None
     start = build(1.0).noise_for_multiplier(multiplier)
     if bound in ("gdp", "flat", "pld") and (quick := _by_scaling(cost, goal, start)) is not None:
         used = build(quick).certificate(bound, slack).slack / slack

@@ -87,19 +87,19 @@ def flat_certificate(
     lines = [contour(expansion, radius, ideal, float(offset)) for offset in offsets]
     lines = [line for line in lines if line.start > 0]
     offsets = np.array([line.offset for line in lines])
-    best, middle = math.inf, None
-    for share in (
-        _shares(linf / radius, values.reach) if _hopeful(lines, offsets, radius, ideal, slack) else ()
-    ):
+    best, misses, middle = math.inf, 0, None
+    hopeful = _hopeful(lines, offsets, radius, ideal, slack)
+    for share in _shares(linf / radius, values.reach) if hopeful else ():
         smoothing = share * ideal
         end = contour_end(smoothing)
         start = min(line.start for line in lines)
         middle = Middle(values, linf, start, end, highest, middle) if start < end else None
         errors = np.array([contour_error(line, middle, radius, ideal, smoothing) for line in lines])
         mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
-        if mu > best:
+        misses = 0 if mu < best else misses + 1
+        best = min(best, mu)
+        if misses == 2 and best < math.inf:  # one alone may be a grid that fell badly
             break
-        best = mu
     if not best < math.inf:
         raise PrivacyUnattainable(
             f"linf = {linf:.4g} is too large against radius = {radius:.4g} for a flat certificate at "
@@ -140,10 +140,11 @@ def _hopeful(lines: list[Contour], offsets: FloatArray, radius: float, ideal: fl
 
 
 def _shares(flatness: float, levels: int) -> Sequence[float]:
-    """Smoothings to try, from the least that leaves the middle range affordable."""
+    """Smoothings to try, the largest and cheapest first, down to the least that leaves the middle range
+    affordable."""
     longest = _LONGEST_MIDDLE if levels < _MANY_LEVELS else _SHORTER_MIDDLE
     cheap = [share for share in _SMOOTHING if contour_end(share) * flatness <= longest]
-    return cheap or [_SMOOTHING[-1]]
+    return cheap[::-1] or [_SMOOTHING[-1]]
 
 
 def _offsets(mu: float, slack: float) -> FloatArray:

@@ -1,4 +1,4 @@
-"""(ε, δ) of many rounds from Gaussian certificates, by dp-accounting's privacy-loss distributions.
+"""(ε, δ) of many rounds from Gaussian certificates, by privacy-loss distributions.
 
 A Poisson-sampled round is dominated by (1-q)·N(0,1) + q·N(mu,1) against N(0,1); dominating pairs compose,
 adaptively too (Zhu, Dong and Wang 2022, Theorem 10). Only the law with the participant was moved, by slack·q
@@ -14,12 +14,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
+from skelmix.accounting.losses import Losses, hockey_stick, sampled_gaussian
 from skelmix.accounting.steps import GaussianCertificate
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import non_negative, positive, probability, whole
@@ -27,14 +26,12 @@ from skelmix.validation import non_negative, positive, probability, whole
 Part = tuple[GaussianCertificate, float, int]
 """(certificate of one round, probability of being sampled, number of such rounds)."""
 
-FloatArray = NDArray[np.float64]
-
 _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, rounds)
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 11  # it is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
-_FFT_ERROR = 1e-12  # allowed for rounding in dp-accounting's convolutions, taken off δ; or, if that is more,
+_FFT_ERROR = 1e-12  # allowed for rounding in the transforms, taken off δ; or, if that is more,
 _FFT_ERROR_A_ROUND = 2.0**-50  # so much a round: five times the negative mass seen at a million rounds
 _MOST_POINTS = 2e6
 
@@ -43,12 +40,6 @@ class _Profile(Protocol):
     def delta(self, epsilon: float) -> float: ...
 
     def epsilon(self, delta: float) -> float: ...
-
-
-def _hockey_stick(epsilon: FloatArray, mu: float) -> FloatArray:
-    """H_ε(N(mu,1)‖N(0,1)) for each ε, of either sign."""
-    near, far = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
-    return np.asarray(np.exp(near) * -np.expm1(np.minimum(0.0, epsilon + far - near)))
 
 
 class _Gaussian:
@@ -62,7 +53,7 @@ class _Gaussian:
     def delta(self, epsilon: float) -> float:
         if self.mu == 0:
             return 0.0
-        return float(_hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9)
+        return float(hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9)
 
     def epsilon(self, delta: float) -> float:
         if self.delta(0.0) <= delta:
@@ -75,20 +66,20 @@ class _Gaussian:
 
 
 class _Sampled:
-    """What dp-accounting composed from this many rounds, with an allowance for the rounding of its
-    transforms: the one number here that is measured, not proved."""
+    """The worse of both directions of so many rounds, with an allowance for the rounding of the transforms:
+    the one number here that is measured, not proved."""
 
-    def __init__(self, pld: Any, rounds: int) -> None:
-        self.pld = pld
+    def __init__(self, directions: tuple[Losses, ...], rounds: int) -> None:
+        self.directions = directions
         self.allowance = max(_FFT_ERROR, rounds * _FFT_ERROR_A_ROUND)
 
     def delta(self, epsilon: float) -> float:
-        return max(0.0, float(self.pld.get_delta_for_epsilon(epsilon))) + self.allowance
+        return max(0.0, *(losses.delta(epsilon) for losses in self.directions)) + self.allowance
 
     def epsilon(self, delta: float) -> float:
         if delta <= self.allowance:
             return math.inf
-        return max(0.0, float(self.pld.get_epsilon_for_delta(delta - self.allowance)))
+        return max(losses.epsilon(delta - self.allowance) for losses in self.directions)
 
 
 @functools.lru_cache(maxsize=64)
@@ -100,44 +91,11 @@ def _profile(parts: _Gaussians, interval: float) -> _Profile:
     sampled = [part for part in parts if part[1] < 1]
     if not sampled:
         return _Gaussian(total)
-    composed = None
+    directions: tuple[Losses, ...] = ()
     for mu, q, rounds in [*sampled, *([(total, 1.0, 1)] if total else [])]:
-        one = _round(mu, q, interval).self_compose(rounds)
-        composed = one if composed is None else composed.compose(one)
-    return _Sampled(composed, sum(rounds for _, _, rounds in sampled))
-
-
-def _round(mu: float, q: float, interval: float) -> Any:
-    """dp-accounting's pessimistic distribution of one round, from hockey-stick divergences at all its points
-    at once: `from_gaussian_mechanism` asks for them one by one."""
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
-
-    def discretised(adjacency: Any, delta: Callable[[FloatArray], FloatArray]) -> Any:
-        ends = privacy_loss_mechanism.GaussianPrivacyLoss(
-            1 / mu, sampling_prob=q, adjacency_type=adjacency
-        ).connect_dots_bounds()
-        low, high = math.floor(ends.epsilon_lower / interval), math.ceil(ends.epsilon_upper / interval)
-        deltas = np.clip(delta(np.arange(low, high + 1) * interval), 0.0, 1.0)
-        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
-
-    def with_participant(epsilon: FloatArray) -> FloatArray:
-        """(1-q)·N(0,1) + q·N(mu,1) against N(0,1)."""
-        rest = np.expm1(epsilon) / q  # e^l - 1, with l the loss of N(mu,1) against N(0,1) at the same point
-        inside = rest > -1
-        loss = np.log1p(rest, where=inside, out=np.zeros_like(rest))
-        return np.where(inside, q * _hockey_stick(loss, mu), -np.expm1(epsilon))
-
-    def without_participant(epsilon: FloatArray) -> FloatArray:
-        """N(0,1) against (1-q)·N(0,1) + q·N(mu,1)."""
-        rest = np.expm1(-epsilon) / q
-        inside = rest > -1
-        loss = -np.log1p(rest, where=inside, out=np.zeros_like(rest))
-        return np.where(inside, q * np.exp(epsilon - loss) * _hockey_stick(loss, mu), 0.0)
-
-    kinds = privacy_loss_mechanism.AdjacencyType
-    upper = discretised(kinds.REMOVE, with_participant)
-    lower = None if q == 1 else discretised(kinds.ADD, without_participant)
-    return privacy_loss_distribution.PrivacyLossDistribution(upper, lower)
+        one = tuple(losses.repeated(rounds) for losses in sampled_gaussian(mu, q, interval))
+        directions = tuple(a + b for a, b in zip(directions, one, strict=True)) if directions else one
+    return _Sampled(directions, sum(rounds for _, _, rounds in sampled))
 
 
 def _least_epsilon(profile: _Profile, delta: float, slack: float) -> float:
@@ -234,7 +192,7 @@ def _refuse_fixed(sampling: str) -> None:
     if sampling == "fixed":
         raise InvalidInput(
             "sampling = 'fixed': privacy-loss distributions of fixed-size sampling are not available "
-            "(dp-accounting has none); "
+            "(dp-accounting has none either); "
             "sample by Poisson, or account with bound='rdp', which has a theorem for fixed cohorts"
         )
 
