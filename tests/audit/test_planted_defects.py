@@ -23,6 +23,7 @@ from skelmix.errors import RoundFailed
 from skelmix.federated import sampling
 from skelmix.mechanisms import FlatClip, L2Clip, SkellamMixture
 from skelmix.mechanisms.clips import Clipped
+from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise import entropy as entropy_module
 from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy
 from skelmix.noise.laws import Skellam
@@ -55,12 +56,18 @@ class HalfVariance(SkellamMixture):
         return Skellam(super().participant_law(shares).rate / 2)
 
 
-class NoRoundingNoise(SkellamMixture):
+class StepByStep(SkellamMixture):
+    """Not in one fused pass, so that a single step can be replaced."""
+
+    _encode_block = IntegerMechanism._encode_block
+
+
+class NoRoundingNoise(StepByStep):
     def _round_and_noise(self, x, draws, out, entropy):
         out[:] = wrap(np.rint(x).astype(np.int64) + draws.sample(x.shape, entropy=entropy), self.bits)
 
 
-class NoClip(SkellamMixture):
+class NoClip(StepByStep):
     def _clip(self, x):
         return Clipped(0, 0, 0.0)
 
@@ -88,7 +95,7 @@ def test_the_distinguishing_game_catches(defect, fields):
     assert not holds(defect, **fields)
 
 
-class NoLinfClip(SkellamMixture):
+class NoLinfClip(StepByStep):
     def _clip(self, x):
         return L2Clip().apply(x, self.radius)
 

@@ -250,8 +250,8 @@ def test_any_shape_is_kept(shape):
 
 
 def test_the_last_value_of_the_range_is_accepted():
-    assert rounding._Floats(np.dtype(np.float64)).limits[1].view(np.float64) == 2**31 - 1
-    assert rounding._Floats(np.dtype(np.float32)).limits[1].view(np.float32) == 2**31 - 128
+    assert rounding.floats_of(np.dtype(np.float64)).largest.view(np.float64) == 2**31 - 1
+    assert rounding.floats_of(np.dtype(np.float32)).largest.view(np.float32) == 2**31 - 128
     assert round_stochastic(np.array([2.0**31 - 1.5])) in (2**31 - 2, 2**31 - 1)
 
 

@@ -8,6 +8,7 @@ per vector, in one run, on this machine.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -30,7 +31,7 @@ BITS = 8
 _SEED = bytes(range(32))
 
 
-def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 5) -> dict[str, Any]:
+def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 12) -> dict[str, Any]:
     """All measurements: seconds per vector, ratios, growth with d and with the number of participants."""
     rng = np.random.default_rng(1)
     mechanism = _mechanism(DIMENSION, participants)
@@ -39,11 +40,23 @@ def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 5
     mechanism.encode(vectors[:2], round=0)  # compiles kernels, builds the noise table
 
     few = vectors[:4]
-    with at_most(1):
-        one_core = _best(lambda: mechanism.encode(vectors, round=0), repeats) / participants
-        summed = _best(lambda: mechanism.encode_sum(vectors, round=0), repeats) / participants
-    all_cores = _best(lambda: mechanism.encode(vectors, round=0), repeats) / participants
-    plain = _best(lambda: [plain_numpy(row, signs, rng) for row in few], max(2, repeats - 2)) / len(few)
+
+    def encode() -> Any:
+        return mechanism.encode(vectors, round=0)
+
+    def on_one_core(work: Callable[[], Any]) -> Any:
+        with at_most(1):
+            return work()
+
+    one_core, all_cores, summed, plain = _best(
+        repeats,
+        lambda: on_one_core(encode),
+        encode,
+        lambda: on_one_core(lambda: mechanism.encode_sum(vectors, round=0)),
+        lambda: [plain_numpy(row, signs, rng) for row in few],
+    )
+    one_core, all_cores, summed = (seconds / participants for seconds in (one_core, all_cores, summed))
+    plain /= len(few)
     return {
         "dimension": DIMENSION,
         "participants": participants,
@@ -143,14 +156,15 @@ def _unit_rows(rng: np.random.Generator, rows: int, dimension: int) -> NDArray[n
     return vectors
 
 
-def _best(work: Callable[[], Any], repeats: int) -> float:
-    """The least wall-clock time of a few runs: what is left when nothing else runs."""
-    times = []
+def _best(repeats: int, *works: Callable[[], Any]) -> list[float]:
+    """The least wall-clock time of each of some works, in turns: what is left when nothing else runs."""
+    times = [math.inf] * len(works)
     for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        for place, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            times[place] = min(times[place], time.perf_counter() - start)
+    return times
 
 
 def _at_dimension(dimension: int, rng: np.random.Generator) -> dict[str, float]:
@@ -159,7 +173,9 @@ def _at_dimension(dimension: int, rng: np.random.Generator) -> dict[str, float]:
     mechanism.encode(vector, round=0)
     runs = max(3, (1 << 20) // dimension)
     with at_most(1):
-        seconds = statistics.median(_best(lambda: mechanism.encode(vector, round=0), 3) for _ in range(runs))
+        seconds = statistics.median(
+            _best(3, lambda: mechanism.encode(vector, round=0))[0] for _ in range(runs)
+        )
     return {
         "dimension": dimension,
         "seconds": seconds,

@@ -43,8 +43,8 @@ def clip_l2(x: NDArray[Any], bound: float) -> tuple[NDArray[np.bool_], NDArray[n
     _check(x, bound)
     changed = np.zeros(x.shape[0], np.bool_)
     squares = np.empty(x.shape[0], np.float64)
-    bad = _clip_l2(x, float(bound), _product_error(x.dtype), changed, squares)
-    _refuse(bad)
+    bad = clip_l2_rows(x, float(bound), product_error(x.dtype), changed, squares)
+    refuse_row(bad)
     return changed, squares
 
 
@@ -55,7 +55,7 @@ def clip_linf(x: NDArray[Any], bound: float) -> int:
     NaN stays NaN; infinity is clamped. It never raises a norm, so it keeps an L2 bound that already holds.
     """
     _check(x, bound)
-    return int(_clip_linf(x, _at_most(bound, x.dtype)))
+    return int(clip_linf_rows(x, float_at_most(bound, x.dtype)))
 
 
 def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_], int]:
@@ -73,9 +73,9 @@ def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_
     _check(x, c)
     whole(1, linf=linf)
     changed = np.zeros(x.shape[0], np.bool_)
-    shade = 1.0 - _product_error(x.dtype)
-    bad, touched = _clip_mixture(x, float(c), _at_most(float(linf), x.dtype), shade, changed)
-    _refuse(bad)
+    shade = 1.0 - product_error(x.dtype)
+    bad, touched = _clip_mixture(x, float(c), float_at_most(float(linf), x.dtype), shade, changed)
+    refuse_row(bad)
     return changed, int(touched)
 
 
@@ -92,19 +92,19 @@ def _check(x: NDArray[Any], bound: float) -> None:
         raise InvalidInput("x must be a writable C-contiguous (participants, d) array of float32 or float64")
 
 
-def _refuse(row: int) -> None:
+def refuse_row(row: int) -> None:
     if row >= 0:
         raise InvalidInput(
             f"row {row} holds NaN or infinity, or overflowed when rotated and scaled; repair or rescale it"
         )
 
 
-def _at_most(bound: float, dtype: np.dtype[Any]) -> Any:
+def float_at_most(bound: float, dtype: np.dtype[Any]) -> Any:
     value = dtype.type(bound)
     return np.nextafter(value, dtype.type(0)) if float(value) > bound else value
 
 
-def _product_error(dtype: np.dtype[Any]) -> float:
+def product_error(dtype: np.dtype[Any]) -> float:
     """Relative error of (factor rounded to dtype)·x rounded to dtype: twice half a unit in the last place."""
     return float(np.finfo(dtype).eps)
 
@@ -134,11 +134,11 @@ def _shrink_if_overflowing(line: Any) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _clip_l2(x: Any, bound: float, product_error: float, changed: Any, norms: Any) -> int:
+def clip_l2_rows(x: Any, bound: float, error: float, changed: Any, norms: Any) -> int:
     """Returns the first row that is not finite, or -1."""
     d = x.shape[1]
     limit = bound * bound * (1.0 - 2.0 * _TWO_U)
-    margin = 1.0 - product_error - 2.0 * (d + 32) * _TWO_U
+    margin = 1.0 - error - 2.0 * (d + 32) * _TWO_U
     for row in range(x.shape[0]):
         line = x[row]
         squares = sum_of_squares(line)
@@ -168,7 +168,7 @@ def _scale(line: Any, factor: float) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _clip_linf(x: Any, bound: Any) -> int:
+def clip_linf_rows(x: Any, bound: Any) -> int:
     touched = 0
     flat = x.reshape(-1)
     for j in range(flat.size):
@@ -221,7 +221,7 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
             _shrink(line, x.dtype.type(c / norm * margin), x.dtype.type(shade))
             norm = mixture_norm(line)
             tries += 1
-        clamped = _clip_linf(x[row : row + 1], linf)
+        clamped = clip_linf_rows(x[row : row + 1], linf)
         touched += clamped
         changed[row] |= clamped > 0
     return -1, touched

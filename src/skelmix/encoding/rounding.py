@@ -9,7 +9,7 @@ coordinate in 65,536) are settled afterwards. No probability is rounded.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,6 +30,40 @@ _PARTS = 4  # fixed, so that a reproducible run does not depend on the number of
 _LARGEST = 2**31 - 1
 _NARROW = 2**15 - 2  # up to here 2^16 times the magnitude, plus sixteen bits, fits 32 bits
 _ONES = 0xFFFF
+
+
+class Floats(NamedTuple):
+    """The constants of a float type that the kernels need; the last three are bit patterns."""
+
+    unit: Any  # 2^16
+    sign_off: Any
+    narrow: Any  # up to here 32 bits do
+    largest: Any
+
+
+def floats_of(dtype: np.dtype[Any], largest: int = _LARGEST) -> Floats:
+    """The constants for float32 or float64, magnitudes up to `largest`."""
+    integer = _integer(dtype)
+    below = dtype.type(largest)
+    if float(below) > largest:  # 2^31 - 1 is no float32
+        below = np.nextafter(below, dtype.type(0))
+    sign_off = integer.type((1 << (8 * integer.itemsize - 1)) - 1)
+    return Floats(dtype.type(65536.0), sign_off, dtype.type(_NARROW).view(integer), below.view(integer))
+
+
+def bit_patterns(x: NDArray[Any]) -> NDArray[Any]:
+    """The same memory as signed integers."""
+    return x.view(_integer(x.dtype))
+
+
+def _integer(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.int32 if dtype == np.float32 else np.int64)
+
+
+def _too_large() -> InvalidInput:
+    return InvalidInput(
+        f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; the output is void"
+    )
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -92,17 +126,7 @@ def _collect(x: Any, words: Any, unit: Any, base: int, open_: Any, count: int) -
 
 @njit(cache=True, nogil=True)
 def _add_rows(
-    x: Any,
-    raw: Any,
-    sign_off: Any,
-    limits: Any,
-    left: int,
-    width: int,
-    words: Any,
-    unit: Any,
-    total: Any,
-    tile: Any,
-    open_: Any,
+    x: Any, raw: Any, floats: Any, left: int, width: int, words: Any, total: Any, tile: Any, open_: Any
 ) -> int:
     """Add columns left..left+width of every row of x (_MOST_ROWS at most) into `total`, tile by tile: small
     values in 32 bits first. Returns the number of ties, -1 if a value is too large.
@@ -114,18 +138,18 @@ def _add_rows(
         for row in range(x.shape[0]):
             for start in range(begin, edge, _BLOCK):
                 stop = min(start + _BLOCK, edge)
-                top = _largest(raw[row, left + start : left + stop], sign_off)
-                if top > limits[1]:
+                top = _largest(raw[row, left + start : left + stop], floats.sign_off)
+                if top > floats.largest:
                     return -1
                 piece = x[row, left + start : left + stop]
                 base = row * width + start
                 some = words[base : base + stop - start]
-                if top <= limits[0]:
-                    tied = _add_block(piece, some, unit, tile[start - begin : stop - begin], np.int32)
+                if top <= floats.narrow:
+                    tied = _add_block(piece, some, floats.unit, tile[start - begin : stop - begin], np.int32)
                 else:
-                    tied = _add_block(piece, some, unit, total[left + start : left + stop], np.int64)
+                    tied = _add_block(piece, some, floats.unit, total[left + start : left + stop], np.int64)
                 if tied:
-                    count = _collect(piece, some, unit, base, open_, count)
+                    count = _collect(piece, some, floats.unit, base, open_, count)
         sums = total[left + begin : left + edge]
         for i in range(sums.size):
             sums[i] += tile[i]
@@ -133,54 +157,22 @@ def _add_rows(
 
 
 @njit(cache=True, nogil=True)
-def _wrap_chunk(
-    x: Any,
-    raw: Any,
-    sign_off: Any,
-    limits: Any,
-    words: Any,
-    unit: Any,
-    noise: Any,
-    mask: Any,
-    out: Any,
-    open_: Any,
-) -> int:
+def wrap_chunk(x: Any, raw: Any, floats: Any, words: Any, noise: Any, mask: Any, out: Any, open_: Any) -> int:
     """out = (x rounded + noise) & mask. Returns the number of ties, -1 if a value is too large."""
     count = 0
     for start in range(0, x.size, _BLOCK):
         stop = min(start + _BLOCK, x.size)
-        top = _largest(raw[start:stop], sign_off)
-        if top > limits[1]:
+        top = _largest(raw[start:stop], floats.sign_off)
+        if top > floats.largest:
             return -1
         piece, some = x[start:stop], words[start:stop]
-        if top <= limits[0]:
-            tied = _wrap_block(piece, some, unit, noise[start:stop], mask, out[start:stop], np.int32)
+        if top <= floats.narrow:
+            tied = _wrap_block(piece, some, floats.unit, noise[start:stop], mask, out[start:stop], np.int32)
         else:
-            tied = _wrap_block(piece, some, unit, noise[start:stop], mask, out[start:stop], np.int64)
+            tied = _wrap_block(piece, some, floats.unit, noise[start:stop], mask, out[start:stop], np.int64)
         if tied:
-            count = _collect(piece, some, unit, start, open_, count)
+            count = _collect(piece, some, floats.unit, start, open_, count)
     return count
-
-
-class _Floats:
-    """The constants of a float type."""
-
-    def __init__(self, dtype: np.dtype[Any], largest: int = _LARGEST) -> None:
-        integer = np.dtype(np.int32 if dtype == np.float32 else np.int64)
-        self.integer = integer
-        self.unit = dtype.type(65536.0)
-        self.sign_off = integer.type((1 << (8 * integer.itemsize - 1)) - 1)
-        below = dtype.type(largest)
-        if float(below) > largest:  # 2^31 - 1 is no float32
-            below = np.nextafter(below, dtype.type(0))
-        self.limits = (dtype.type(_NARROW).view(integer), below.view(integer))
-
-    @staticmethod
-    def refuse() -> InvalidInput:
-        return InvalidInput(
-            f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; "
-            "the output is void"
-        )
 
 
 @njit(cache=True, nogil=True)
@@ -195,7 +187,7 @@ def _step(value: Any, unit: Any, drawn: Any) -> int:
     return (-1 if value < 0 else 1) if drawn < leading else 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)  # short: to let go of the interpreter's lock would cost more
 def _steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
     """steps[j] = `_step` of x[places[j]]. Returns whether one is open still."""
     again = False
@@ -205,7 +197,7 @@ def _steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
     return again
 
 
-def _one_more(x: NDArray[Any], places: NDArray[Any], floats: _Floats, entropy: Entropy) -> NDArray[np.int64]:
+def one_more(x: NDArray[Any], places: NDArray[Any], floats: Floats, entropy: Entropy) -> NDArray[np.int64]:
     """What each settled tie adds to the provisional rounding towards zero."""
     drawn, steps = np.empty(places.size, np.uint64), np.empty(places.size, np.int64)
     entropy.fill(drawn)
@@ -267,8 +259,7 @@ def round_into_sum(x: Any, accumulator: NDArray[Any], entropy: Entropy | None = 
 
 
 def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any], entropy: Entropy) -> None:
-    floats = _Floats(rows.dtype)
-    raw = rows.view(floats.integer)
+    floats, raw = floats_of(rows.dtype), bit_patterns(rows)
     step = min(_CHUNK, right - left)
     several = min(_CHUNK // step, _MOST_ROWS)
     with buffers_for(step * min(several, rows.shape[0])) as buffers, scratch(_TILE, np.int32) as tile:
@@ -278,26 +269,15 @@ def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any],
                 block = rows[top : top + several]
                 words = buffers.words[: block.shape[0] * width]
                 entropy.fill(words)
-                ties = _add_rows(
-                    block,
-                    raw[top : top + several],
-                    floats.sign_off,
-                    floats.limits,
-                    start,
-                    width,
-                    words,
-                    floats.unit,
-                    total,
-                    tile,
-                    buffers.open,
-                )
+                bits = raw[top : top + several]
+                ties = _add_rows(block, bits, floats, start, width, words, total, tile, buffers.open)
                 if ties < 0:
-                    raise floats.refuse()
+                    raise _too_large()
                 if ties:
                     row, column = np.divmod(buffers.open[:ties], width)
                     column += start
                     places = row.astype(np.int64) * rows.shape[1] + column
-                    np.add.at(total, column, _one_more(block.reshape(-1), places, floats, entropy))
+                    np.add.at(total, column, one_more(block.reshape(-1), places, floats, entropy))
 
 
 def round_and_noise(
@@ -320,7 +300,7 @@ def round_and_noise(
         raise InvalidInput(
             f"out has shape {out.shape}: must be C-contiguous and of the shape of x, {values.shape}"
         )
-    mask = _mask(out.dtype, bits)
+    mask = wrap_mask(out.dtype, bits)
     entropy = system_entropy() if entropy is None else entropy
     largest = 1 << 30 if mask < 0 and sampler is not None else _LARGEST  # the sum fits 32 bits
     flat, target = values.reshape(-1), out.reshape(-1)
@@ -336,7 +316,12 @@ def round_and_noise(
     return out
 
 
-def _mask(dtype: np.dtype[Any], bits: int | None) -> int:
+def mask_word(mask: int) -> np.int32:
+    """The lower 32 bits of a mask, as the kernels take it."""
+    return np.uint32(mask & 0xFFFFFFFF).view(np.int32)
+
+
+def wrap_mask(dtype: np.dtype[Any], bits: int | None) -> int:
     if dtype in (np.int32, np.int64) and bits is None:
         return -1
     if dtype.kind != "u" or dtype.itemsize > 4:
@@ -357,9 +342,7 @@ def _wrap_range(
     largest: int,
     entropy: Entropy,
 ) -> None:
-    floats = _Floats(x.dtype, largest)
-    raw = x.view(floats.integer)
-    mask32 = np.uint32(mask & 0xFFFFFFFF).view(np.int32)
+    floats, raw = floats_of(x.dtype, largest), bit_patterns(x)
     size = min(_CHUNK, x.size)
     with buffers_for(size) as buffers, scratch(size, np.int8 if sampler is None else sampler.dtype) as noise:
         if sampler is None:
@@ -368,27 +351,22 @@ def _wrap_range(
             piece, target = x[start : start + _CHUNK], out[start : start + _CHUNK]
             some = noise[: piece.size]
             if sampler is not None:
-                sampler.sample_chunk(some, buffers, entropy)
+                sampler.fill(some, buffers, entropy)
             words = buffers.words[: piece.size]
             entropy.fill(words)
-            ties = _wrap_chunk(
-                piece,
-                raw[start : start + _CHUNK],
-                floats.sign_off,
-                floats.limits,
-                words,
-                floats.unit,
-                some,
-                mask32,
-                target,
-                buffers.open,
-            )
+            bits = raw[start : start + _CHUNK]
+            ties = wrap_chunk(piece, bits, floats, words, some, mask_word(mask), target, buffers.open)
             if ties < 0:
-                raise floats.refuse()
+                raise _too_large()
             if ties:
                 tied = buffers.open[:ties]
-                steps = _one_more(piece, tied, floats, entropy)
-                target[tied] = ((target[tied].astype(np.int64) + steps) & mask).astype(out.dtype)
+                steps = one_more(piece, tied, floats, entropy)
+                add_at(target, tied, steps, mask)
+
+
+def add_at(out: NDArray[Any], places: NDArray[Any], values: NDArray[np.int64], mask: int) -> None:
+    """out[places] += values, keeping the bits of the mask; no place twice."""
+    out[places] = ((out[places].astype(np.int64) + values) & mask).astype(out.dtype)
 
 
 def round_stochastic(

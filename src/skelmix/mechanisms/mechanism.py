@@ -66,8 +66,7 @@ class IntegerMechanism(Mechanism):
 
         def participant(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
-            with self._prepared(start, rows, round) as (x, _):
-                self._round_and_noise(x, draws, out[start : start + len(x)], source)
+            self._encode_block(start, rows, round, draws, out[start : start + len(rows)], source)
 
         for_each(
             self._with_entropy(as_blocks(array, self._rows_at_once, self.dimension), entropy), participant
@@ -140,25 +139,45 @@ class IntegerMechanism(Mechanism):
         simulation only)."""
         return wrapped_coordinates(sums, self.bits)
 
+    def _encode_block(
+        self,
+        start: int,
+        rows: Any,
+        round: int,
+        draws: ExactSampler | None,
+        out: NDArray[Any],
+        entropy: Entropy,
+    ) -> None:
+        """out = what these rows' participants send."""
+        with self._prepared(start, rows, round) as (x, _):
+            self._round_and_noise(x, draws, out, entropy)
+
     @contextmanager
     def _prepared(self, start: int, rows: Any, round: int) -> Iterator[tuple[NDArray[Any], Clipped]]:
         """Rotate, scale and clip: the floats that are rounded next, in memory that is lent for the block."""
-        name = f"vectors from row {start}"
-        given = np.ascontiguousarray(validation.real_vectors(rows, self.dimension, name=name, finite=False))
-        with scratch((given.shape[0], self.padded_dimension), given.dtype) as x:
+        given = self._given(rows)
+        with self._refusing(start, given), scratch((len(given), self.padded_dimension), given.dtype) as x:
             if self.rotate:
                 rotate(given, self.rotation_seed, round, scale=self.scale, out=x)
             else:
                 with np.errstate(over="ignore", invalid="ignore"):  # the clip finds it, and says so
                     np.multiply(given, given.dtype.type(self.scale), out=x)
-            try:
-                clipped = self._clip(x)
-            except (
-                InvalidInput
-            ) as error:  # NaN and infinity fill their rotated row: nothing gets past the clip
-                validation.real_vectors(given, self.dimension, name=name)
-                raise InvalidInput(f"{name}: {error}") from error
-            yield x, clipped
+            yield x, self._clip(x)
+
+    def _given(self, rows: Any) -> NDArray[Any]:
+        """The rows as a C-contiguous float array. NaN and infinity are left to the clip, which finds them:
+        they fill their rotated row."""
+        return np.ascontiguousarray(validation.real_vectors(rows, self.dimension, finite=False))
+
+    @contextmanager
+    def _refusing(self, start: int, given: NDArray[Any]) -> Iterator[None]:
+        """Say which of all rows the clip refused."""
+        try:
+            yield
+        except InvalidInput as error:
+            name = f"vectors from row {start}"
+            validation.real_vectors(given, self.dimension, name=name)
+            raise InvalidInput(f"{name}: {error}") from error
 
     @abstractmethod
     def _clip(self, x: NDArray[Any]) -> Clipped:

@@ -3,6 +3,7 @@ well."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.encoding.participant import encode_rows
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
@@ -53,6 +55,33 @@ class Mixture(IntegerMechanism):
 
     def _clip(self, x: NDArray[Any]) -> Clipped:
         return self.clip.apply(x, self.radius)
+
+    def _encode_block(
+        self,
+        start: int,
+        rows: Any,
+        round: int,
+        draws: ExactSampler | None,
+        out: NDArray[Any],
+        entropy: Entropy,
+    ) -> None:
+        if draws is None or not self.rotate or isinstance(self.clip, MixtureClip):
+            super()._encode_block(start, rows, round, draws, out, entropy)
+            return
+        given = self._given(rows)
+        with self._refusing(start, given):
+            encode_rows(
+                given,
+                self.rotation_seed,
+                round,
+                scale=self.scale,
+                l2=self.radius,
+                linf=self.clip.linf if isinstance(self.clip, FlatClip) else math.inf,
+                sampler=draws,
+                out=out,
+                bits=self.bits,
+                entropy=entropy,
+            )
 
     def _round_and_noise(
         self, x: NDArray[Any], draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy

@@ -33,8 +33,8 @@ _NEGLIGIBLE = -128 * np.log(2)
 
 
 @njit(cache=True, nogil=True)
-def _gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int:
-    """out[i] = values[words[i]]; the positions that hold the sentinel go to `open_`. Returns how many.
+def gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int:
+    """out[i] = values[words[i]]; the places that hold the sentinel go to `open_`. Returns how many.
 
     Two plain passes: a loop that gathers and compares at once is several times slower.
     """
@@ -56,16 +56,17 @@ def _gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int
     return count
 
 
-@njit(cache=True, nogil=True)
-def _repair(
-    words: Any, more: Any, open_: Any, count: int, steps: Any, guide: Any, first: int, out: Any
+@njit(cache=True)  # short: to let go of the interpreter's lock would cost more
+def _search(
+    words: Any, places: Any, more: Any, steps: Any, guide: Any, first: int, out: Any, undecided: Any
 ) -> int:
-    """Search the 64-bit table for the open positions. Returns how many stay open, now in front of `open_`."""
-    undecided = 0
+    """Search the 64-bit table for the open places: out[j] is the value at places[j]. Returns how many even
+    that leaves open: their j go to `undecided`, their 64 bits to more[j].
+    """
+    count = 0
     last = np.uint64(0xFFFFFFFFFFFFFFFF)
-    for j in range(count):
-        i = open_[j]
-        top = np.int64(words[i])
+    for j in range(places.size):
+        top = np.int64(words[places[j]])
         drawn = (np.uint64(top) << np.uint64(48)) | (more[j] >> np.uint64(16))
         low, high = guide[top], guide[top + 1]
         while low < high:  # the first step >= drawn
@@ -74,13 +75,12 @@ def _repair(
                 low = middle + 1
             else:
                 high = middle
+        out[j] = first + low
         if (low < steps.size and steps[low] == drawn) or drawn == 0 or drawn == last:
-            more[undecided] = drawn
-            open_[undecided] = i
-            undecided += 1
-        else:
-            out[i] = first + low
-    return undecided
+            more[j] = drawn
+            undecided[count] = j
+            count += 1
+    return count
 
 
 class ExactSampler:
@@ -137,20 +137,27 @@ class ExactSampler:
         entropy = system_entropy() if entropy is None else entropy
         with buffers_for(min(CHUNK, flat.size)) as buffers:
             for start in range(0, flat.size, CHUNK):
-                self.sample_chunk(flat[start : start + CHUNK], buffers, entropy)
+                self.fill(flat[start : start + CHUNK], buffers, entropy)
         return out
 
-    def sample_chunk(self, out: NDArray[Any], buffers: Buffers, entropy: Entropy) -> None:
+    def fill(self, out: NDArray[Any], buffers: Buffers, entropy: Entropy) -> None:
         """Fill a one-dimensional `out` no longer than the buffers."""
         words = buffers.words[: out.size]
         entropy.fill(words)
-        count = _gather(words, self.values, self.sentinel, out, buffers.open)
+        count = gather(words, self.values, self.sentinel, out, buffers.open)
         if count:
-            more = np.empty(count, np.uint64)
-            entropy.fill(more)
-            left = _repair(words, more, buffers.open, count, self.steps, self.guide, self.first, out)
-            for j in range(left):
-                out[buffers.open[j]] = self._extend(int(more[j]), entropy)
+            places = buffers.open[:count]
+            out[places] = self.settle(words, places, entropy)
+
+    def settle(self, words: NDArray[Any], places: NDArray[Any], entropy: Entropy) -> NDArray[np.int64]:
+        """The samples at the places that `gather` left open: 48 more bits each, then as many as it takes."""
+        more, values = np.empty(places.size, np.uint64), np.empty(places.size, np.int64)
+        undecided = np.empty(places.size, np.int64)
+        entropy.fill(more)
+        left = _search(words, places, more, self.steps, self.guide, self.first, values, undecided)
+        for j in undecided[:left]:
+            values[j] = self._extend(int(more[j]), entropy)
+        return values
 
     def _extend(self, drawn: int, entropy: Entropy) -> int:
         value = resolve(
