@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import skelmix as sk
+from skelmix.accounting import pld
+from skelmix.accounting.flat import flat_certificate
 from skelmix.claim import claim
 from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
 from skelmix.plan import Plan, account
@@ -18,9 +20,9 @@ PAPER = sk.Cohort(expected=240, population=60_000)
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd", "gaussian")
 
 
-def paper_plan(**changed):
+def paper_plan(target=TARGET, **changed):
     settings = dict(dimension=63_610, clip_norm=1.0, bits=8, rounds=1000, cohort=PAPER) | changed
-    return sk.plan(TARGET, **settings)
+    return sk.plan(target, **settings)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -136,6 +138,39 @@ def test_what_is_not_a_plan_is_refused(text):
 def test_bits_that_cannot_carry_the_noise_name_those_that_can():
     with pytest.raises(BitsTooFew, match=r"bits = \d+"):
         sk.plan(TARGET, dimension=1000, bits=4, cohort=sk.Cohort(100, 100, sampling="none"), scale=64.0)
+
+
+@pytest.mark.parametrize(("mechanism", "bound"), [("smm", "paper"), ("skellam", "tight"), ("cpsgd", "tight")])
+def test_the_bits_that_a_refusal_names_do(mechanism, bound):
+    with pytest.raises(BitsTooFew, match=r"use bits = \d+$") as refused:
+        paper_plan(mechanism=mechanism, bound=bound, bits=3)
+    bits = int(str(refused.value).rpartition(" ")[2])
+    assert paper_plan(mechanism=mechanism, bound=bound, bits=bits).mechanism.bits == bits
+
+
+def test_the_scale_that_a_refusal_names_does():
+    with pytest.raises(BitsTooFew, match=r", or scale = [\d.]+$") as refused:
+        paper_plan(bits=4, scale=64.0)
+    assert paper_plan(bits=4, scale=float(str(refused.value).rpartition(" ")[2]))
+
+
+def test_a_scale_the_paper_bound_cannot_use_is_replaced_by_one_it_can():
+    plan = paper_plan(target=sk.PrivacyTarget(8.0, 1e-5), bound="paper", bits=5)
+    assert plan.report.epsilon <= 8
+    assert plan.predicted.wrap_probability < 0.05
+
+
+def test_discrete_gaussians_narrower_than_their_theorem_asks_still_get_a_good_scale():
+    plan = paper_plan(mechanism="dgm", bits=4)
+    assert plan.predicted.unbiased < 5 * plan.central_gaussian_mse
+
+
+@pytest.mark.parametrize("bits", [4, 8, 12])
+def test_a_plan_needs_few_certificates_and_few_distributions(bits):
+    certificates, distributions = flat_certificate.cache_info().misses, pld._profile.cache_info().misses
+    paper_plan(target=sk.PrivacyTarget(2.9 + bits / 1e4, 1e-5), bits=bits)
+    assert flat_certificate.cache_info().misses - certificates <= 5
+    assert pld._profile.cache_info().misses - distributions <= 25
 
 
 def test_the_planned_scale_beats_its_neighbours():

@@ -263,8 +263,11 @@ def least_noise(
             again = _epsilon(build(less), bound, cohort, rounds, target.delta, slack)
             quick = less if again.epsilon <= target.epsilon else quick
         return quick
-    most = start * (1.3 if bound == "flat" else 1e8)  # a flat certificate that needs much more is no gain
+    # a flat certificate that needs much more is no gain; other bounds ask for some noise at any radius
+    most = start * 1.3 if bound == "flat" else max(start, 1.0) * 1e8
     try:
+        if bound == "flat" and cost(most) > goal:  # said at once, instead of on the way up
+            raise PrivacyUnattainable(f"no noise up to {most:.6g} gives a flat certificate for this target")
         return calibration.least_noise(cost, goal, start * 1e-4, most, guess=start, step=step)
     except PrivacyUnattainable as error:
         raise refusals[0] if refusals else error from None

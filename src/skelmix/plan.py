@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from types import ModuleType
@@ -53,6 +54,12 @@ FLAT_DEVIATIONS = 5.0
 
 #: share of wrapping coordinates above which a plan warns
 WRAP_WARNING = 0.01
+
+_NARROWEST = 1e-4
+"""Of the scales looked at, against the widest."""
+
+_LOST = 1e100
+"""Error where the modulus takes more than the noise does."""
 
 _KINDS: dict[str, type[Mechanism]] = {
     "smm": SkellamMixture,
@@ -267,27 +274,12 @@ def plan(
     common = _Settings(
         name, dimension, clip_norm, bits, cohort, rounds, target, alignment, system_entropy().bytes(32)
     )
-    gamma = scale if scale is not None else _best_scale(common, names[0], central)
-    best: tuple[Mechanism, str] | None = None
-    reason: Exception | None = None
-    for one in names:
-        try:
-            found = _calibrated(common, one, gamma, central, best[0].total_noise if best else math.inf)
-        except PrivacyUnattainable as error:
-            reason = reason or error
-        else:
-            best = (found, one) if found else best
-    if best is None:
-        raise PrivacyUnattainable(str(reason)) from reason
-    chosen = _finish(target, cohort, rounds, *best, alignment, slack_budget(target, cohort, rounds))
-    if chosen.report.epsilon > target.epsilon:
-        raise PrivacyUnattainable(
-            f"epsilon = {target.epsilon:g}: the calibrated noise gives {chosen.report.epsilon:.6g} when "
-            "checked again; "
-            "choose another bound or scale"
-        )
-    if not allow_wrapping:
-        _refuse_wrapping(chosen)
+    if scale is None:
+        chosen = _at_best_scale(common, names, central)
+    else:
+        chosen = _at_scale(common, names, scale, central)
+    if not allow_wrapping and _too_wide(chosen):
+        raise BitsTooFew(_refusal(chosen, common, names, central, scale is not None))
     return chosen
 
 
@@ -453,6 +445,47 @@ def _calibrated(
     return None if total is None else _widened(common, _build(common, bound, scale, total), bound)
 
 
+def _at_best_scale(common: _Settings, names: tuple[str, ...], central: float) -> Plan:
+    """The plan at the scale with the least predicted error; at the narrowest, where wrapping is rarest, if
+    none is any good."""
+    guess = _best_scale(common, names[0], lambda one: one.noise_for_multiplier(central), central)
+    if guess is not None:
+        try:
+            chosen = _at_scale(common, names, guess, central)
+        except PrivacyUnattainable:
+            pass
+        else:
+            if not _too_wide(chosen):
+                return chosen
+    # the bound asks for more noise than a Gaussian of the same χ²: look again, with what it does ask for
+    own = _best_scale(common, names[-1], _own_noise(common, names[-1], central), central)
+    return _at_scale(common, names, own or _NARROWEST * _widest(common, central), central)
+
+
+def _at_scale(common: _Settings, names: tuple[str, ...], scale: float, central: float) -> Plan:
+    """The plan with the least noise of all these bounds, at this scale."""
+    target, cohort, rounds = common.target, common.cohort, common.rounds
+    best: tuple[Mechanism, str] | None = None
+    reason: Exception | None = None
+    for one in names:
+        try:
+            found = _calibrated(common, one, scale, central, best[0].total_noise if best else math.inf)
+        except PrivacyUnattainable as error:
+            reason = reason or error
+        else:
+            best = (found, one) if found else best
+    if best is None:
+        raise PrivacyUnattainable(str(reason)) from reason
+    chosen = _finish(target, cohort, rounds, *best, common.alignment, slack_budget(target, cohort, rounds))
+    if chosen.report.epsilon > target.epsilon:
+        raise PrivacyUnattainable(
+            f"epsilon = {target.epsilon:g}: the calibrated noise gives {chosen.report.epsilon:.6g} when "
+            "checked again; "
+            "choose another bound or scale"
+        )
+    return chosen
+
+
 def _finish(
     target: PrivacyTarget,
     cohort: Cohort,
@@ -506,52 +539,105 @@ def _predicted(mechanism: Mechanism, cohort: Cohort, alignment: float) -> Predic
     )
 
 
-def _best_scale(common: _Settings, bound: str, central: float) -> float:
-    """The γ with the least predicted error, to three digits; privacy is calibrated afterwards, at the γ
-    found.
+def _widest(common: _Settings, central: float) -> float:
+    """The largest γ worth a look: wider than the modulus is of no use, nor more levels than a sampler's table
+    holds."""
+    most_variance = min(1e8 * common.cohort.whole_shares, 1e11)
+    return min(2.0**common.bits / 2, math.sqrt(most_variance)) / (central * common.clip_norm)
 
-    The noise for each γ is estimated as the Gaussian's with the same χ² (exact in the limit of many
-    coordinates), so that no certificate is needed while searching.
+
+def _best_scale(
+    common: _Settings, bound: str, noise_for: Callable[[Mechanism], float], central: float
+) -> float | None:
+    """The γ with the least predicted error, to three digits; None where wrapping takes more than the noise at
+    every γ. Privacy is calibrated afterwards, at the γ found.
+
+    noise_for: about the total noise that a mechanism needs; that of a Gaussian with the same χ² (exact in the
+    limit of many coordinates) needs no certificate while searching.
     """
     if common.name == "gaussian":
         return 1.0
     from scipy.optimize import minimize_scalar  # loads slowly: clients that only check a plan do without
 
-    # wider than the modulus is of no use, nor more levels than a sampler's table holds
-    most_variance = min(1e8 * common.cohort.whole_shares, 1e11)
-    widest = min(2.0**common.bits / 2, math.sqrt(most_variance)) / (central * common.clip_norm)
-
     def error(log_scale: float) -> float:
         mechanism = _build(common, bound, math.exp(log_scale), 1.0)
-        mechanism = replace(mechanism, total_noise=mechanism.noise_for_multiplier(central))
-        predicted = _predicted(mechanism, common.cohort, common.alignment)
+        noise = noise_for(mechanism)
+        if not noise < math.inf:
+            return _LOST
+        predicted = _predicted(replace(mechanism, total_noise=noise), common.cohort, common.alignment)
         # where wrapping rules, a larger scale looks better only because the sum is lost anyway
-        return predicted.unbiased if predicted.lost <= predicted.noise + predicted.rounding else 1e100
+        return predicted.unbiased if predicted.lost <= predicted.noise + predicted.rounding else _LOST
 
-    grid = math.log(widest) + np.linspace(math.log(1e-4), 0.0, 24)
-    middle = int(np.argmin([error(point) for point in grid]))
+    grid = math.log(_widest(common, central)) + np.linspace(math.log(_NARROWEST), 0.0, 24)
+    errors = [error(point) for point in grid]
+    middle = int(np.argmin(errors))
+    if errors[middle] == _LOST:
+        return None
     around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
     best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})
-    return float(f"{math.exp(best.x):.3g}")
+    return float(f"{math.exp(best.x if best.fun < errors[middle] else grid[middle]):.3g}")
 
 
-def _refuse_wrapping(chosen: Plan) -> None:
-    """Refuse a plan whose noise alone wraps so often that the modulus does more harm than the noise."""
-    mechanism, cohort = chosen.mechanism, chosen.cohort
-    bare = _predicted(mechanism, cohort, 0.0)
-    if bare.lost <= bare.noise + bare.rounding:
-        return
+def _own_noise(common: _Settings, bound: str, central: float) -> Callable[[Mechanism], float]:
+    """What the bound itself asks for. A theorem of the literature: calibrated at a few scales, interpolated
+    between them. A certificate: about the noise of a Skellam mixture, at shares of any size."""
+    if bound not in ("paper", "composition"):
+        skellam, times = replace(common, name="smm"), 1 if common.name == "smm" else 2
 
-    def carries(bits: int) -> bool:
-        wider = _predicted(replace(mechanism, bits=bits), cohort, 0.0)
-        return wider.wrap_probability < WRAP_WARNING
+        def like_skellam(mechanism: Mechanism) -> float:
+            return times * _build(skellam, bound, mechanism.scale, 1.0).noise_for_multiplier(central)
 
-    need = next((bits for bits in range(mechanism.bits + 1, 33) if carries(bits)), None)
+        return like_skellam
+    points = math.log(_widest(common, central)) + np.linspace(math.log(_NARROWEST), 0.0, 8)
+
+    def calibrated(log_scale: float) -> float:
+        try:
+            found = _calibrated(common, bound, math.exp(log_scale), central, math.inf)
+        except PrivacyUnattainable:
+            return math.inf
+        return math.log(found.total_noise) if found else math.inf
+
+    logs = np.array([calibrated(point) for point in points])
+
+    def noise_for(mechanism: Mechanism) -> float:
+        with np.errstate(invalid="ignore"):  # between no bound and none
+            return float(np.exp(np.interp(math.log(mechanism.scale), points, logs)))
+
+    return noise_for
+
+
+def _too_wide(chosen: Plan) -> bool:
+    """Whether noise alone wraps so often that the modulus does more harm than the noise."""
+    bare = _predicted(chosen.mechanism, chosen.cohort, 0.0)
+    return bare.lost > bare.noise + bare.rounding
+
+
+def _refusal(
+    chosen: Plan, common: _Settings, names: tuple[str, ...], central: float, scale_given: bool
+) -> str:
+    """Why the bits do not do, and remedies that were tried: more bits, or another scale if one was given."""
+    mechanism, bits = chosen.mechanism, common.bits
+    share = _predicted(mechanism, chosen.cohort, 0.0).wrap_probability
+
+    def carries(wider: int) -> bool:
+        return _predicted(replace(mechanism, bits=wider), chosen.cohort, 0.0).wrap_probability < WRAP_WARNING
+
+    def works(wider: int) -> Plan | None:
+        try:
+            found = _at_best_scale(replace(common, bits=wider), names, central)
+        except PrivacyUnattainable:
+            return None
+        return None if _too_wide(found) else found
+
+    # at a given scale the noise stays; at the best one it changes with the bits
+    enough = (wider for wider in range(bits + 1, 33) if carries(wider) and (scale_given or works(wider)))
+    need = next(enough, None)
     remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
-    raise BitsTooFew(
-        f"bits = {mechanism.bits}: {bare.wrap_probability:.0%} of coordinates would wrap around "
-        f"2^{mechanism.bits} at scale γ = {mechanism.scale:g} by the noise alone; {remedy}, or a smaller "
-        "scale"
+    if scale_given and (other := works(bits)):
+        remedy += f", or scale = {other.mechanism.scale:g}"
+    return (
+        f"bits = {bits}: {share:.0%} of coordinates would wrap around 2^{bits} at scale "
+        f"γ = {mechanism.scale:.3g} by the noise alone; {remedy}"
     )
 
 

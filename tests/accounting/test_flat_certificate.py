@@ -1,5 +1,6 @@
 """The flat certificate against exact privacy profiles, brute force over x, and ball arithmetic."""
 
+import itertools
 import math
 
 import numpy as np
@@ -199,3 +200,12 @@ def test_refusals_say_why():
     with pytest.raises(InvalidInput, match="slack"):
         flat_certificate(Skellam(5.0), 1.0, 0.1, 65_536, 0.0)
     assert flat_certificate(Skellam(5.0), 0.0, 0.1, 65_536, SLACK).mu == 0
+
+
+def test_more_noise_is_never_much_worse():
+    """An unlucky smoothing alone must not decide: noise is looked for by bisection."""
+    found = [
+        flat_certificate(Skellam(rate), 1.81, 5 * 1.81 / 256, 65_536, 2e-9).mu
+        for rate in (0.81, 0.87, 0.94, 1.05)
+    ]
+    assert all(more < less * 1.003 for less, more in itertools.pairwise(found))

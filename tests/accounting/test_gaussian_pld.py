@@ -18,6 +18,7 @@ from skelmix.accounting.gaussian_dp import (
     pld_delta,
     pld_epsilon,
 )
+from skelmix.accounting.losses import sampled_gaussian
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import Skellam
 
@@ -41,6 +42,50 @@ def test_sampled_rounds_are_within_a_thousandth_of_the_limit():
     ).self_compose(300)
     limit = fine.get_epsilon_for_delta(1e-6)
     assert limit - 1e-4 <= found <= limit + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("mu", "q", "interval", "rounds"),
+    [
+        (1.5, 0.004, 4e-3, 1000),
+        (0.3, 0.5, 2e-3, 20),
+        (5.0, 0.01, 4e-3, 10),
+        (35.0, 0.01, 0.05, 3),
+        (1.0, 1.0, 1e-3, 3),
+    ],
+)
+def test_distributions_are_those_of_dp_accounting(mu, q, interval, rounds):
+    known = privacy_loss_distribution.from_gaussian_mechanism(
+        1 / mu, sampling_prob=q, value_discretization_interval=interval
+    ).self_compose(rounds)
+    found = [losses.repeated(rounds) for losses in sampled_gaussian(mu, q, interval)]
+    for delta in (1e-8, 1e-5, 1e-2):
+        epsilon = max(losses.epsilon(delta) for losses in found)
+        assert epsilon == pytest.approx(
+            known.get_epsilon_for_delta(delta), rel=1e-6, abs=1.01 * interval * (mu > 30)
+        )
+        assert max(losses.delta(epsilon) for losses in found) <= delta * (1 + 1e-9)
+        assert max(losses.delta(epsilon) for losses in found) == pytest.approx(
+            known.get_delta_for_epsilon(epsilon), rel=1e-4
+        )
+
+
+def test_unequal_distributions_add_up_as_in_dp_accounting():
+    parts = [(1.2, 0.01, 50), (0.5, 0.1, 7)]
+    known = [
+        privacy_loss_distribution.from_gaussian_mechanism(
+            1 / mu, sampling_prob=q, value_discretization_interval=1e-3
+        ).self_compose(rounds)
+        for mu, q, rounds in parts
+    ]
+    found = [
+        first.repeated(50) + second.repeated(7)
+        for first, second in zip(
+            sampled_gaussian(1.2, 0.01, 1e-3), sampled_gaussian(0.5, 0.1, 1e-3), strict=True
+        )
+    ]
+    expected = known[0].compose(known[1]).get_epsilon_for_delta(1e-5)
+    assert max(losses.epsilon(1e-5) for losses in found) == pytest.approx(expected, rel=1e-6)
 
 
 def test_unsampled_rounds_are_one_gaussian():

@@ -20,7 +20,8 @@ def checked_orders(orders: Iterable[int]) -> tuple[int, ...]:
     """Strictly increasing integers >= 2, as a tuple; anything else raises `InvalidInput`."""
     found = tuple(orders)
     for order in found:
-        whole(2, order=order)
+        if type(order) is not int or order < 2:  # only then is the full check, with its message, needed
+            whole(2, order=order)
     if any(a >= b for a, b in pairwise(found)):
         raise InvalidInput(f"orders = {found!r}: must increase strictly; sort them and drop repetitions")
     return tuple(int(order) for order in found)
