@@ -214,6 +214,18 @@ def test_noise_shares_are_exact_and_a_round_may_choose_them(distributed):
         distributed.encode(vectors(), round=0, shares=0)
 
 
+@pytest.mark.parametrize("participants", [1, 15, 16, 53])
+def test_the_draws_of_a_round_add_up_to_everybodys_noise(distributed, participants):
+    law = distributed.participant_law()
+    drawn = list(distributed._draws(law, participants))
+    variance = sum(draws * one.variance for one, draws in drawn)
+    assert variance == pytest.approx(participants * law.variance, rel=1e-12)
+    if not isinstance(distributed, SkellamMixture | Skellam | Binomial):
+        copies = [draws * getattr(one, "copies", 1) for one, draws in drawn]
+        assert sum(copies) == participants
+        assert all(one.parameter == law.parameter for one, _ in drawn)
+
+
 def test_participants_beyond_the_vectors_add_noise_only(distributed):
     zeros = np.zeros((1, D))
     few = distributed.encode_sum(zeros, round=0, participants=1)

@@ -74,6 +74,30 @@ def test_every_discrete_gaussian_threshold_is_the_floor_that_mpmath_finds(varian
     )
 
 
+@pytest.mark.parametrize(("variance", "copies"), [(0.2, 2), (3, 3), (Fraction(7, 10), 5)])
+def test_every_threshold_of_summed_discrete_gaussians_is_the_floor_that_mpmath_finds(variance, copies):
+    reach = 40  # e^-260 beyond it
+    with mpmath.workdps(120):
+        norm = mpmath.jtheta(3, 0, mpmath.exp(-1 / (2 * _mp(variance))))
+        weights = [mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * _mp(variance))) for k in range(-reach, reach + 1)]
+        single = [weight / norm for weight in weights]
+        summed = [mpmath.mpf(1)]
+        for _ in range(copies):
+            longer = [mpmath.mpf(0)] * (len(summed) + 2 * reach)
+            for i, a in enumerate(summed):
+                for j, b in enumerate(single):
+                    longer[i + j] += a * b
+            summed = longer
+
+    def mass(k):
+        return summed[k + copies * reach]
+
+    first, steps = thresholds(DiscreteGaussianSum(variance, copies), 64)
+    assert steps == _mpmath_floors(
+        mass, first, len(steps), lambda: sum(mass(k) for k in range(-copies * reach, first))
+    )
+
+
 @pytest.mark.parametrize(
     "law",
     [
@@ -335,7 +359,7 @@ def test_outputs_that_do_not_fit_are_refused():
 
 def test_laws_without_an_exact_sampler_and_laws_too_wide_are_refused():
     with pytest.raises(InvalidInput, match="draw its summands"):
-        sampler(DiscreteGaussianSum(1, 3))
+        sampler(object())
     with pytest.raises(InvalidInput, match="2e8"):
         sampler(Skellam(2 * 10**8))
 

@@ -27,11 +27,12 @@ from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
 from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
-from skelmix.noise.laws import BallLaw, Binomial, Law, Skellam
+from skelmix.noise.laws import BallLaw, Binomial, DiscreteGaussian, Law, Skellam
 from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, sampler
 
 _LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
+_GROUP, _WIDEST_SUMMAND = 16, 1000.0  # discrete Gaussians whose sum has a table that is made quickly
 
 
 @dataclass(frozen=True)
@@ -233,20 +234,33 @@ class IntegerMechanism(Mechanism):
         law = self.participant_law(shares)
         if law is None:
             return
-        closed = law if isinstance(law, Skellam | Binomial) else None  # under sums
-        at_once = max(1, int(_LARGEST_TABLE / law.variance)) if closed else self._rows_at_once
 
-        def draw(part: tuple[int, Entropy]) -> None:
-            copies, source = part
-            draws = sampler(closed.sum_of(copies) if closed else law)
-            with scratch((1 if closed else copies, self.padded_dimension), draws.dtype) as noise:
-                draws.sample(noise.shape, out=noise, entropy=source)
+        def draw(part: tuple[tuple[BallLaw, int], Entropy]) -> None:
+            (one, draws), source = part
+            with scratch((draws, self.padded_dimension), sampler(one).dtype) as noise:
+                sampler(one).sample(noise.shape, out=noise, entropy=source)
                 total = sums.get()
                 add_rows(noise, total)
                 sums.put(total)
 
-        parts = (min(at_once, participants - done) for done in range(0, participants, at_once))
-        for_each(self._with_entropy(parts, entropy), draw)
+        for_each(self._with_entropy(self._draws(law, participants), entropy), draw)
+
+    def _draws(self, law: BallLaw, participants: int) -> Iterator[tuple[BallLaw, int]]:
+        """Laws, and how many draws of each, that add up to the noise of all participants."""
+        if isinstance(law, Skellam | Binomial):  # closed under sums
+            at_once = max(1, int(_LARGEST_TABLE / law.variance))
+            for done in range(0, participants, at_once):
+                yield law.sum_of(min(at_once, participants - done)), 1
+            return
+        single = participants
+        if isinstance(law, DiscreteGaussian) and law.parameter <= _WIDEST_SUMMAND:
+            groups, single = divmod(participants, _GROUP)
+            yield from self._in_blocks(law.sum_of(_GROUP), groups)
+        yield from self._in_blocks(law, single)
+
+    def _in_blocks(self, law: BallLaw, draws: int) -> Iterator[tuple[BallLaw, int]]:
+        for done in range(0, draws, self._rows_at_once):
+            yield law, min(self._rows_at_once, draws - done)
 
     @property
     def _rows_at_once(self) -> int:

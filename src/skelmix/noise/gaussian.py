@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb, arb_poly, ctx
 from numpy.typing import ArrayLike, NDArray
 
 from skelmix.noise.certified import ball
-from skelmix.noise.law import BallLaw, FloatArray, Law, Number, exact, integers
+from skelmix.noise.law import BallLaw, FloatArray, Number, exact, integers
 from skelmix.validation import positive, whole
 
 
@@ -90,12 +90,13 @@ class DiscreteGaussian(BallLaw):
 
 
 @dataclass(frozen=True, init=False)
-class DiscreteGaussianSum(Law):
-    """The sum of `copies` independent N_Z(0, `variance`): float64 masses only, no exact sampler.
+class DiscreteGaussianSum(BallLaw):
+    """The sum of `copies` independent N_Z(0, `variance`), log-concave as they are.
 
-    Draw it by adding the copies. The masses come from direct convolutions of non-negative float64 terms, so
-    that tails keep their relative accuracy: the relative error is at most about 2^-52·copies·(terms of a
-    convolution), as the errors of the factors add up. Masses below e^-300 are not kept and count as zero.
+    Balls around its masses are the coefficients of a power: quick for a few copies, or narrow ones. Its
+    float64 masses come from direct convolutions of non-negative terms, so that tails keep their relative
+    accuracy: the relative error is at most about 2^-52·copies·(terms of a convolution), as the errors of the
+    factors add up. Masses below e^-300 are not kept and count as zero there.
     """
 
     parameter: Number
@@ -132,6 +133,25 @@ class DiscreteGaussianSum(Law):
 
     def log_tail(self, distance: float) -> float:
         return -distance * distance / (2 * self.copies * float(self.parameter))  # sub-Gaussian parameters add
+
+    def _pmf_ball(self, k: int) -> arb:
+        return self._up_to(abs(k))[-1]
+
+    def masses(self, tail_bits: int) -> tuple[int, list[arb]]:
+        return 0, self._up_to(max(2, self.support_bound(-tail_bits * math.log(2))[1]))
+
+    def _up_to(self, last: int) -> list[arb]:
+        """P(S = k), k = 0..last: the coefficients of (Σ P(X = j)·z^j)^copies over |j| <= K, and up to
+        copies·P(|X| > K) more, which is small beside the last.
+        """
+        bits = ctx.prec - math.floor(self.log_tail(last) / math.log(2))
+        _, half = DiscreteGaussian(self.parameter).masses(bits)
+        reach = len(half)  # K + 1
+        beyond = 2 * self.copies * (-(arb(reach) ** 2) / (2 * ball(self.parameter))).exp()  # as in log_tail
+        power = arb_poly(half[:0:-1] + half) ** self.copies
+        middle = (reach - 1) * self.copies
+        missing = arb(0).union(beyond)
+        return [power[middle + k] + missing for k in range(last + 1)]
 
 
 _CUT = 300.0  # natural logarithm: masses below e^-300 are not kept
