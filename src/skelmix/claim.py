@@ -28,6 +28,8 @@ LARGEST_CERTIFIED = 50.0
 
 _MOST_LEVELS = 1e5  # of a certificate that is made for its statement only: about a second
 
+_FEW_LEVELS = 100.0  # of the noise: with fewer, a flat certificate may be out of reach altogether
+
 _FEW_ORDERS = DEFAULT_ORDERS[:47]  # any set of orders gives a bound; more cost time and are rarely better
 
 
@@ -266,7 +268,7 @@ def least_noise(
     # a flat certificate that needs much more is no gain; other bounds ask for some noise at any radius
     most = start * 1.3 if bound == "flat" else max(start, 1.0) * 1e8
     try:
-        if bound == "flat" and cost(most) > goal:  # said at once, instead of on the way up
+        if bound == "flat" and start < _FEW_LEVELS and cost(most) > goal:  # said at once, not on the way up
             raise PrivacyUnattainable(f"no noise up to {most:.6g} gives a flat certificate for this target")
         return calibration.least_noise(cost, goal, start * 1e-4, most, guess=start, step=step)
     except PrivacyUnattainable as error:
