@@ -25,7 +25,7 @@ from skelmix.errors import CorruptState, StorageFailed
 Value = str | int | float | None
 Row = dict[str, Any]
 
-_VERSIONS = ("skelmix", "numpy", "scipy", "numba", "python-flint", "dp-accounting", "cryptography", "torch")
+_VERSIONS = ("skelmix", "numpy", "scipy", "numba", "python-flint", "cryptography", "torch")
 
 
 def text(value: Value) -> str:
