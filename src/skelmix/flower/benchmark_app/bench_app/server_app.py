@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
@@ -14,11 +16,55 @@ import skelmix as sk
 from skelmix.flower import SecureGrid
 
 app = ServerApp()
+POLL = 0.25  # seconds
+
+
+class Paced:
+    """A grid with at most `at_once` messages on their way.
+
+    Flower gives a ClientApp a minute from its message to its first heartbeat, and gives it up then: on one
+    machine more of them than its cores can start in that time would never answer.
+    """
+
+    def __init__(self, grid: Grid, at_once: int) -> None:
+        self._grid, self._at_once, self._held = grid, at_once, dict[str, Message]()
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        left, ids = list(messages), list[str]()
+        while left:
+            now, left = left[: self._at_once], left[self._at_once :]
+            group = list(self._grid.push_messages(now))
+            ids += group
+            if left:
+                self._held |= _answers(self._grid, group)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        wanted = list(message_ids)
+        held = [self._held.pop(name) for name in wanted if name in self._held]
+        here = {reply.metadata.reply_to_message_id for reply in held}
+        return held + list(self._grid.pull_messages([name for name in wanted if name not in here]))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+
+def _answers(grid: Any, ids: list[str]) -> dict[str, Message]:
+    """All answers, looking as often as SecureGrid does (Flower's own send_and_receive looks every three
+    seconds)."""
+    end, found = time.monotonic() + 600.0, dict[str, Message]()
+    while len(found) < len(ids) and time.monotonic() < end:
+        replies = grid.pull_messages([name for name in ids if name not in found])
+        found |= {reply.metadata.reply_to_message_id: reply for reply in replies}
+        if len(found) < len(ids):
+            time.sleep(POLL)
+    return found
 
 
 @app.main()
-def main(grid: Grid, context: Context) -> None:
+def main(flower: Grid, context: Context) -> None:
     settings = context.run_config
+    grid: Any = Paced(flower, int(settings["at-once"]))
     nodes, rounds, exchanges = (int(settings[name]) for name in ("nodes", "rounds", "exchanges"))
     arrays = ArrayRecord({"w": Array(np.zeros(int(settings["dimension"]), np.float32))})
     plan = sk.plan(
@@ -38,18 +84,12 @@ def main(grid: Grid, context: Context) -> None:
         ]
 
     def plain() -> float:
-        """Ask all nodes and wait for all answers, looking as often as SecureGrid does (Flower's own
-        send_and_receive looks every three seconds)."""
+        """Ask all nodes and wait for all answers."""
         start = time.monotonic()
-        waiting, left = set(grid.push_messages(messages("query"))), 600.0
-        while waiting and time.monotonic() - start < left:
-            waiting -= {reply.metadata.reply_to_message_id for reply in grid.pull_messages(list(waiting))}
-            if waiting:
-                time.sleep(poll)
+        _answers(grid, grid.push_messages(messages("query")))
         return time.monotonic() - start
 
-    poll = 0.25
-    secure = SecureGrid(grid, plan, poll=poll, phase_timeout=600.0)
+    secure = SecureGrid(grid, plan, poll=POLL, phase_timeout=600.0)
     before = [plain() for _ in range(1 + exchanges // 2)][1:]  # the first one installs the app on the nodes
     seconds = []
     for _ in range(rounds):
