@@ -225,7 +225,7 @@ def _unproved() -> Callable[[bytes], object]:
     module = sys.modules["fuzzed_plan"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.claim = lambda *args, **named: SimpleNamespace(epsilon=0.0)
-    module._predicted = module._central_multiplier = lambda *args: 1.0
+    module.predicted = module.central_multiplier = lambda *args: 1.0
     return module.Plan.from_json
 
 
