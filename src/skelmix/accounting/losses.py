@@ -75,7 +75,10 @@ class Losses:
         size = next_fast_len(count, real=True)
         mass = irfft(rfft(self.mass, size) * rfft(other.mass, size), size)[:count]
         infinite = self.infinite + other.infinite - self.infinite * other.infinite
-        return Losses(self.interval, self.first + other.first, mass, infinite)
+        low, high = (int(np.searchsorted(np.cumsum(side), _TAIL)) for side in (mass, mass[::-1]))
+        kept = mass[low : count - high].copy()
+        kept[0] += mass[:low].sum()  # upwards, and what is cut off above counts as infinite
+        return Losses(self.interval, self.first + other.first + low, kept, infinite + _TAIL)
 
 
 def _ends(mass: FloatArray, rounds: int) -> tuple[int, int]:
@@ -102,10 +105,10 @@ def sampled_gaussian(mu: float, q: float, interval: float) -> tuple[Losses, Loss
     """One round, (1-q)·N(0,1) + q·N(mu,1) against N(0,1), and the other way round; 0 < q <= 1, mu > 0."""
     farthest = mu * _FARTHEST + mu**2 / 2  # of the losses before sampling
     top, bottom = (_sampled(sign * farthest, q) for sign in (1, -1))
-    return (
-        _connected(*_grid(bottom, top, interval), interval, mu, q, False),
-        _connected(*_grid(-top, -bottom, interval), interval, mu, q, True),
-    )
+    forward = _connected(*_grid(bottom, top, interval), interval, mu, q, False)
+    if q == 1:
+        return forward, forward  # a Gaussian pair is symmetric
+    return forward, _connected(*_grid(-top, -bottom, interval), interval, mu, q, True)
 
 
 def _sampled(loss: float, q: float) -> float:
@@ -114,12 +117,13 @@ def _sampled(loss: float, q: float) -> float:
 
 
 def _unsampled(loss: FloatArray, q: float) -> FloatArray:
-    """Its inverse, -infinity where the loss is below every one that there is."""
+    """Its inverse, -infinity where the loss is below every one that there is. Three forms, each where it
+    loses no digits: below -1 only q > 1/2 gives anything finite, and there 1 - q is exact."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        small = np.log1p(np.maximum(np.expm1(np.minimum(loss, 1.0)) / q, -1.0))
-        return np.where(
-            loss < 1, small, loss - math.log(q) + np.log1p((q - 1) * np.exp(-np.maximum(loss, 1.0)))
-        )
+        low = np.log(np.maximum(np.exp(np.minimum(loss, 0.0)) - (1 - q), 0.0)) - math.log(q)
+        near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 1.0)) / q, -1.0))
+        high = loss - math.log(q) + np.log1p((q - 1) * np.exp(-np.maximum(loss, 1.0)))
+        return np.where(loss < -1, low, np.where(loss < 1, near, high))
 
 
 def _grid(bottom: float, top: float, interval: float) -> tuple[int, int]:
