@@ -17,11 +17,12 @@ from skelmix.audit.canaries import audit_training
 from skelmix.audit.release import audit_release
 from skelmix.audit.repeats import agreement_p_value
 from skelmix.claim import Cohort, claim
+from skelmix.encoding.participant import encode_rows
 from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.wrapping import wrap
 from skelmix.errors import RoundFailed
 from skelmix.federated import sampling
-from skelmix.mechanisms import FlatClip, L2Clip, SkellamMixture
+from skelmix.mechanisms import FlatClip, L2Clip, SkellamMixture, mixture
 from skelmix.mechanisms.clips import Clipped
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise import entropy as entropy_module
@@ -93,6 +94,14 @@ class LostShare(SkellamMixture):
 def test_the_distinguishing_game_catches(defect, fields):
     assert holds(SkellamMixture, **fields)
     assert not holds(defect, **fields)
+
+
+def test_the_game_catches_a_fused_pass_that_does_not_clip(monkeypatch):
+    def unclipped(*rows, **given):
+        encode_rows(*rows, **given | {"l2": 1e9})
+
+    monkeypatch.setattr(mixture, "encode_rows", unclipped)
+    assert not holds(SkellamMixture)
 
 
 class NoLinfClip(StepByStep):

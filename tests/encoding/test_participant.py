@@ -87,7 +87,7 @@ def test_a_row_that_is_not_finite_is_named(bad):
     rows[17, 5] = bad
     if math.isfinite(bad):
         rows[17] = bad  # its rotation overflows
-    with pytest.raises(InvalidInput, match="row"):
+    with pytest.raises(InvalidInput, match="in row 17,"):
         mechanism.encode(rows, round=0)
-    with pytest.raises(InvalidInput, match="row"):
+    with pytest.raises(InvalidInput, match="in row 17,"):
         mechanism.encode_sum(rows, round=0)

@@ -38,6 +38,16 @@ def test_float_masses_agree_with_balls(law):
             assert float(law.log_pmf(k)) == pytest.approx(float(exact.log()), rel=1e-12, abs=1e-11)
 
 
+def test_balls_of_a_sum_hold_the_mass_that_was_cut_off(monkeypatch):
+    law, whole = DiscreteGaussianSum(2.0, 4), DiscreteGaussian.masses
+    exact = [law.pmf_ball(k) for k in range(8)]
+    monkeypatch.setattr(DiscreteGaussian, "masses", lambda self, bits: whole(self, 12))
+    for k, mass in enumerate(exact):
+        short = law.pmf_ball(k)
+        assert short.contains(mass)
+        assert float(short.rad()) > 1e-10  # it was cut, and the ball says so
+
+
 @pytest.mark.parametrize("law", SKELLAMS[1:], ids=repr)
 def test_skellam_log_masses_hold_far_beyond_the_range_of_floats(law):
     for sigmas in (0, 3, 30, 60):

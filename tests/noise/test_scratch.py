@@ -1,4 +1,7 @@
+import os
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -50,7 +53,29 @@ def test_memory_comes_back_after_a_failure_and_the_hoard_is_bounded(monkeypatch)
     assert [buffer.size for buffer in room._kept] == [4000]
     with scratch(1500, np.uint8):
         pass
-    assert sum(buffer.size for buffer in room._kept) <= 5000
+    assert [buffer.size for buffer in room._kept] == [1500]  # the latest stays
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_forked_while_the_lock_is_held_works():
+    with scratch(4000, np.uint8):
+        pass
+    with room._lock:
+        child = os.fork()
+        if child == 0:
+            with scratch(4000, np.uint8):
+                os._exit(7)
+    for _ in range(200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert done
+    assert os.waitstatus_to_exitcode(status) == 7
 
 
 def test_nothing_can_be_borrowed():

@@ -92,11 +92,21 @@ def _check(x: NDArray[Any], bound: float) -> None:
         raise InvalidInput("x must be a writable C-contiguous (participants, d) array of float32 or float64")
 
 
-def refuse_row(row: int) -> None:
-    if row >= 0:
-        raise InvalidInput(
-            f"row {row} holds NaN or infinity, or overflowed when rotated and scaled; repair or rescale it"
+class BadRow(InvalidInput):
+    """A row that cannot be clipped; `row` counts from the first."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(
+            f"vectors has NaN or infinity in row {row}, or numbers so large that they overflow when rotated "
+            "and scaled: repair or rescale it"
         )
+        self.row = row
+
+
+def refuse_row(row: int) -> None:
+    """Raise `BadRow` unless row is negative: none."""
+    if row >= 0:
+        raise BadRow(row)
 
 
 def float_at_most(bound: float, dtype: np.dtype[Any]) -> Any:

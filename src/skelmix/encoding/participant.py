@@ -21,7 +21,7 @@ from skelmix.encoding.rounding import (
     bit_patterns,
     floats_of,
     mask_word,
-    one_more,
+    settle_ties,
     wrap_chunk,
     wrap_mask,
 )
@@ -87,7 +87,7 @@ def encode_rows(
             add_at(flat, places, sampler.settle(draws.words, places, entropy), mask)
         if ties:
             places = rounds.open[:ties]
-            add_at(flat, places, one_more(x.reshape(-1), places, floats, entropy), mask)
+            add_at(flat, places, settle_ties(x.reshape(-1), places, floats, entropy), mask)
 
 
 @njit(nogil=True, cache=True)

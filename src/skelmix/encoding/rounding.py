@@ -176,7 +176,7 @@ def wrap_chunk(x: Any, raw: Any, floats: Any, words: Any, noise: Any, mask: Any,
 
 
 @njit(cache=True, nogil=True)
-def _step(value: Any, unit: Any, drawn: Any) -> int:
+def _tie_step(value: Any, unit: Any, drawn: Any) -> int:
     """What a tie adds to the rounding towards zero, by 64 more bits: 0, or one step away from zero; 2 when
     they tie as well.
     """
@@ -188,20 +188,20 @@ def _step(value: Any, unit: Any, drawn: Any) -> int:
 
 
 @njit(cache=True)  # short: to let go of the interpreter's lock would cost more
-def _steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
-    """steps[j] = `_step` of x[places[j]]. Returns whether one is open still."""
+def _tie_steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
+    """steps[j] = `_tie_step` of x[places[j]]. Returns whether one is open still."""
     again = False
     for j in range(places.size):
-        steps[j] = _step(x[places[j]], unit, drawn[j])
+        steps[j] = _tie_step(x[places[j]], unit, drawn[j])
         again |= steps[j] == 2
     return again
 
 
-def one_more(x: NDArray[Any], places: NDArray[Any], floats: Floats, entropy: Entropy) -> NDArray[np.int64]:
+def settle_ties(x: NDArray[Any], places: NDArray[Any], floats: Floats, entropy: Entropy) -> NDArray[np.int64]:
     """What each settled tie adds to the provisional rounding towards zero."""
     drawn, steps = np.empty(places.size, np.uint64), np.empty(places.size, np.int64)
     entropy.fill(drawn)
-    if _steps(x, floats.unit, places, drawn, steps):  # one in 2^64
+    if _tie_steps(x, floats.unit, places, drawn, steps):  # one in 2^64
         for j in np.flatnonzero(steps == 2):
             value = Fraction(float(x[places[j]]))
             up = _settle(abs(value) * (1 << 80) % 1, entropy)
@@ -277,7 +277,7 @@ def _add_columns(rows: NDArray[Any], left: int, right: int, total: NDArray[Any],
                     row, column = np.divmod(buffers.open[:ties], width)
                     column += start
                     places = row.astype(np.int64) * rows.shape[1] + column
-                    np.add.at(total, column, one_more(block.reshape(-1), places, floats, entropy))
+                    np.add.at(total, column, settle_ties(block.reshape(-1), places, floats, entropy))
 
 
 def round_and_noise(
@@ -360,7 +360,7 @@ def _wrap_range(
                 raise _too_large()
             if ties:
                 tied = buffers.open[:ties]
-                steps = one_more(piece, tied, floats, entropy)
+                steps = settle_ties(piece, tied, floats, entropy)
                 add_at(target, tied, steps, mask)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from skelmix.encoding.clipping import clip_l2, clip_linf, clip_mixture, sum_of_squares
+from skelmix.encoding.clipping import (
+    MAX_BOUND,
+    MIN_BOUND,
+    clip_l2,
+    clip_linf,
+    clip_mixture,
+    sum_of_squares,
+)
 from skelmix.errors import InvalidInput
 from skelmix.validation import positive, whole
 
@@ -65,6 +72,8 @@ class FlatClip:
 
     def __post_init__(self) -> None:
         positive(linf=self.linf)
+        if not MIN_BOUND <= self.linf <= MAX_BOUND:
+            raise InvalidInput(f"linf = {self.linf}: must be within 2^-400..2^52; change the scale")
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
         """Clip the rows of x (n, d) in place."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix import validation
+from skelmix.encoding.clipping import BadRow
 from skelmix.encoding.rotation import rotate, unrotate
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.encoding.wrapping import add_rows, unwrap, wire_dtype, wrap, wrapped_coordinates
@@ -32,7 +33,17 @@ from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, sampler
 
 _LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
-_GROUP, _WIDEST_SUMMAND = 16, 1000.0  # discrete Gaussians whose sum has a table that is made quickly
+_GROUP, _WIDEST_SUMMAND = 16, 100.0  # discrete Gaussians whose sum has a table within 0.1 s
+_WORTH_A_TABLE = 1 << 22  # draws
+
+
+@contextmanager
+def counted_from(start: int) -> Iterator[None]:
+    """The row that is refused inside, as one of all rows: the first here is number `start`."""
+    try:
+        yield
+    except BadRow as refused:
+        raise BadRow(start + refused.row) from None
 
 
 @dataclass(frozen=True)
@@ -89,8 +100,8 @@ class IntegerMechanism(Mechanism):
 
         For simulation. vectors: an array, or an iterable of (d,) vectors and (k, d) blocks, streamed:
         memory is O(threads·d) whatever the number of participants. participants: how many add noise, at
-        least as many as vectors (the default); any more of them hold the zero vector. Where laws add up to
-        a law of the same kind (Skellam, binomial) the summed noise is one draw from that law.
+        least as many as vectors (the default); any more of them hold the zero vector. The noise of many is
+        one draw where their sum has a table: Skellam and binomial, and sixteen discrete Gaussians at a time.
         """
         sums: SimpleQueue[NDArray[np.int64]] = SimpleQueue()
         for _ in range(worker_count()):
@@ -157,7 +168,7 @@ class IntegerMechanism(Mechanism):
     def _prepared(self, start: int, rows: Any, round: int) -> Iterator[tuple[NDArray[Any], Clipped]]:
         """Rotate, scale and clip: the floats that are rounded next, in memory that is lent for the block."""
         given = self._given(rows)
-        with self._refusing(start, given), scratch((len(given), self.padded_dimension), given.dtype) as x:
+        with counted_from(start), scratch((len(given), self.padded_dimension), given.dtype) as x:
             if self.rotate:
                 rotate(given, self.rotation_seed, round, scale=self.scale, out=x)
             else:
@@ -169,16 +180,6 @@ class IntegerMechanism(Mechanism):
         """The rows as a C-contiguous float array. NaN and infinity are left to the clip, which finds them:
         they fill their rotated row."""
         return np.ascontiguousarray(validation.real_vectors(rows, self.dimension, finite=False))
-
-    @contextmanager
-    def _refusing(self, start: int, given: NDArray[Any]) -> Iterator[None]:
-        """Say which of all rows the clip refused."""
-        try:
-            yield
-        except InvalidInput as error:
-            name = f"vectors from row {start}"
-            validation.real_vectors(given, self.dimension, name=name)
-            raise InvalidInput(f"{name}: {error}") from error
 
     @abstractmethod
     def _clip(self, x: NDArray[Any]) -> Clipped:
@@ -253,7 +254,8 @@ class IntegerMechanism(Mechanism):
                 yield law.sum_of(min(at_once, participants - done)), 1
             return
         single = participants
-        if isinstance(law, DiscreteGaussian) and law.parameter <= _WIDEST_SUMMAND:
+        worth = participants * self.padded_dimension >= _WORTH_A_TABLE
+        if worth and isinstance(law, DiscreteGaussian) and law.parameter <= _WIDEST_SUMMAND:
             groups, single = divmod(participants, _GROUP)
             yield from self._in_blocks(law.sum_of(_GROUP), groups)
         yield from self._in_blocks(law, single)

@@ -16,7 +16,7 @@ from skelmix.encoding.participant import encode_rows
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
-from skelmix.mechanisms.mechanism import IntegerMechanism
+from skelmix.mechanisms.mechanism import IntegerMechanism, counted_from
 from skelmix.noise.entropy import Entropy
 from skelmix.noise.laws import Law
 from skelmix.noise.table import ExactSampler
@@ -65,11 +65,12 @@ class Mixture(IntegerMechanism):
         out: NDArray[Any],
         entropy: Entropy,
     ) -> None:
-        if draws is None or not self.rotate or isinstance(self.clip, MixtureClip):
+        wide = self.padded_dimension > 1 << 20  # nothing of a row would stay in the cache
+        if draws is None or wide or not self.rotate or isinstance(self.clip, MixtureClip):
             super()._encode_block(start, rows, round, draws, out, entropy)
             return
         given = self._given(rows)
-        with self._refusing(start, given):
+        with counted_from(start):
             encode_rows(
                 given,
                 self.rotation_seed,

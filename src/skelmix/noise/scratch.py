@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,17 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 _MOST_KEPT = 1 << 26  # bytes, all buffers together
-_kept: list[NDArray[np.uint8]] = []
+_kept: list[NDArray[np.uint8]] = []  # the latest last
 _lock = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked child another thread of the parent may hold the lock for ever."""
+    global _kept, _lock
+    _kept, _lock = [], threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 @contextmanager
@@ -26,8 +36,9 @@ def scratch(shape: int | tuple[int, ...], dtype: DTypeLike) -> Iterator[NDArray[
         yield buffer[:size].view(kind).reshape(shape)
     finally:
         with _lock:
-            if sum(other.size for other in _kept) + buffer.size <= _MOST_KEPT:
-                _kept.append(buffer)
+            _kept.append(buffer)
+            while sum(other.size for other in _kept) > _MOST_KEPT:
+                _kept.pop(0)
 
 
 def _take(size: int) -> NDArray[np.uint8]:

@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 from skelmix.noise.certified import resolve, thresholds
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.noise.laws import BallLaw
+from skelmix.noise.laws import BallLaw, DiscreteGaussianSum
 from skelmix.noise.scratch import scratch
 from skelmix.validation import whole
 
 CHUNK = 1 << 17  # samples a pass: words, table and output stay in the second-level cache
 _BLOCK = 64
 _MOST_VARIANCE = 2.1e8
+_MOST_SUMMED = 4e6  # of a sum of discrete Gaussians: copies²·variance, the square of its polynomial's degree
 _NEGLIGIBLE = -128 * np.log(2)
 
 
@@ -56,7 +57,7 @@ def gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int:
     return count
 
 
-@njit(cache=True)  # short: to let go of the interpreter's lock would cost more
+@njit(cache=True, nogil=True)
 def _search(
     words: Any, places: Any, more: Any, steps: Any, guide: Any, first: int, out: Any, undecided: Any
 ) -> int:
@@ -199,8 +200,8 @@ def sampler(law: BallLaw) -> ExactSampler:
     Variances up to 2·10^8 (a Skellam rate of 10^8): above, the table would not pay and InvalidInput says
     what is possible.
     """
-    if not isinstance(law, BallLaw):
-        raise InvalidInput(f"{law!r} has no exact sampler: draw its summands one by one and add them")
+    if isinstance(law, DiscreteGaussianSum) and law.copies**2 * law.parameter > _MOST_SUMMED:
+        raise InvalidInput(f"{law!r} has no table: draw its summands, or sums of a few, and add them")
     about = float(getattr(law, "parameter", 0.0)) or law.variance  # a wide law's own variance is a long sum
     if about > _MOST_VARIANCE:
         raise InvalidInput(
