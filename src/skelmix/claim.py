@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skelmix.accounting import calibration, closed_form, conversion, gaussian_dp, subsampling
 from skelmix.accounting.curve import DEFAULT_ORDERS, RdpCurve
@@ -17,7 +17,8 @@ from skelmix.accounting.report import PrivacyReport
 from skelmix.cohort import Cohort as Cohort
 from skelmix.cohort import PrivacyTarget as PrivacyTarget
 from skelmix.errors import InvalidInput, PrivacyUnattainable, SkelmixError
-from skelmix.mechanisms import CentralGaussian, Mechanism, Skellam
+from skelmix.mechanisms import CentralGaussian, GaussianMixture, Mechanism, Skellam
+from skelmix.mechanisms.mixture import chi_square
 from skelmix.validation import probability, whole
 
 #: share of δ that pays for the total variation between the mechanism and its Gaussian certificate
@@ -29,8 +30,6 @@ LARGEST_CERTIFIED = 50.0
 _MOST_LEVELS = 1e5  # of a certificate that is made for its statement only: about a second
 
 _FEW_LEVELS = 100.0  # of the noise: with fewer, a flat certificate may be out of reach altogether
-
-_FEW_ORDERS = DEFAULT_ORDERS[:47]  # any set of orders gives a bound; more cost time and are rarely better
 
 
 def claim(
@@ -111,9 +110,7 @@ def _epsilon(
             closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta), bound
         )
     if bound in ("paper", "rdp"):
-        epsilon, order = rdp_epsilon(_curve(mechanism, _FEW_ORDERS), cohort, rounds, delta)
-        if order not in _FEW_ORDERS[:-1]:  # the best one may lie beyond
-            epsilon, order = rdp_epsilon(_curve(mechanism), cohort, rounds, delta)
+        epsilon, order = _best_order(mechanism, lambda curve: rdp_epsilon(curve, cohort, rounds, delta))
         return _Epsilon(epsilon, bound, order=order or None)
     if slack is None:
         slack = _own_slack(mechanism, cohort, rounds, delta)
@@ -164,7 +161,17 @@ def _sampling(cohort: Cohort) -> str:
     return "poisson" if cohort.expected == cohort.population else cohort.sampling
 
 
-def _curve(mechanism: Mechanism, orders: tuple[int, ...] = DEFAULT_ORDERS) -> RdpCurve:
+def _best_order(
+    mechanism: Mechanism, epsilon_of: Callable[[RdpCurve], tuple[float, int]]
+) -> tuple[float, int]:
+    """(ε, order) by the mechanism's Rényi curve. Any set of orders gives a bound, and more cost time: those
+    that a Gaussian of the same variance has use for and a few more, unless the best one may lie beyond."""
+    orders = DEFAULT_ORDERS[: math.ceil(1.1 * epsilon_of(_like_a_gaussian(mechanism))[1]) + 2]
+    epsilon, order = epsilon_of(_curve(mechanism, orders))
+    return (epsilon, order) if order in orders[:-1] else epsilon_of(_curve(mechanism, DEFAULT_ORDERS))
+
+
+def _curve(mechanism: Mechanism, orders: tuple[int, ...]) -> RdpCurve:
     """The Rényi curve of one round, empty where the bound does not reach."""
     try:
         return mechanism.rdp(orders)
@@ -178,8 +185,7 @@ def _unamplified(mechanism: Mechanism, best: _Epsilon, rounds: int, delta: float
         return math.inf  # it sees the vectors themselves
     if best.bound == "composition":
         return closed_form.composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
-    curve = _curve(mechanism, _FEW_ORDERS)
-    renyi = conversion.epsilon(curve * rounds, delta)[0] if curve.orders else math.inf
+    renyi, _ = _best_order(mechanism, lambda curve: _converted(curve, rounds, delta))
     if best.certificate is None:
         return renyi
     return min(renyi, gaussian_dp.pld_epsilon(best.certificate, delta=delta, rounds=rounds))
@@ -193,6 +199,10 @@ def rdp_epsilon(curve: RdpCurve, cohort: Cohort, rounds: int, delta: float) -> t
             curve = subsampling.poisson(curve, cohort.sampling_probability)
         else:
             curve = subsampling.fixed_size(curve, cohort.expected, cohort.population)
+    return _converted(curve, rounds, delta)
+
+
+def _converted(curve: RdpCurve, rounds: int, delta: float) -> tuple[float, int]:
     return conversion.epsilon(curve * rounds, delta) if curve.orders else (math.inf, 0)
 
 
@@ -253,7 +263,7 @@ def least_noise(
             return None
         if cost(rival.total_noise) > goal:
             return None
-    start = build(1.0).noise_for_multiplier(multiplier)
+    start = _start(build, multiplier)
     if bound in ("gdp", "flat", "pld") and (quick := _by_scaling(cost, goal, start)) is not None:
         used = build(quick).certificate(bound, slack).slack / slack
         if share == 0 or used > 0.9:
@@ -273,6 +283,23 @@ def least_noise(
         return calibration.least_noise(cost, goal, start * 1e-4, most, guess=start, step=step)
     except PrivacyUnattainable as error:
         raise refusals[0] if refusals else error from None
+
+
+def _start(build: Callable[[float], Mechanism], multiplier: float) -> float:
+    """About the noise that does as well as a Gaussian of this multiplier. A Gaussian mixture only knows how
+    much is enough for narrow shares, whose sum hides less than its variance says: there, by its χ²."""
+    one = build(1.0)
+    start = one.noise_for_multiplier(multiplier)
+    if not isinstance(one, GaussianMixture) or start <= (multiplier * one.radius) ** 2:
+        return start
+    low, high = start / 32, start
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        enough = (
+            chi_square(replace(one, total_noise=middle).accounted_law) * (multiplier * one.radius) ** 2 <= 1
+        )
+        low, high = (low, middle) if enough else (middle, high)
+    return high
 
 
 def _has_slack(mechanism: Mechanism, bound: str) -> bool:

@@ -158,9 +158,9 @@ def test_middle_range_bounds_every_x_and_frequency():
         nodes = np.linspace(
             segment.low, segment.high, math.ceil((segment.high - segment.low) / segment.width) + 1
         )
-        for u in (4.0, -3.0, 0.5):
-            bound = segment.log_bound(u, nodes[:-1], nodes[1:])
-            assert np.isfinite(bound).all()
+        bounds = segment.log_bound(np.array([0.0, 3.5]), nodes[:-1], nodes[1:])
+        assert np.isfinite(bounds).all()
+        for u, bound in ((0.5, bounds[0]), (4.0, bounds[1]), (-3.0, bounds[1])):
             for omega in generator.uniform(segment.low, segment.high, 10):
                 for x in generator.uniform(0.01, linf, 20):
                     value = np.sum(values.mass * np.exp((u + 1j * omega) * np.log1p(values.lift(x))))

@@ -9,9 +9,10 @@ Proof: docs/explanation/gaussian-certificates.md, section 3.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,28 +84,35 @@ def _series_integral(line: Contour, mu_squared: float, end: float) -> float:
 
 
 def series_error(line: Contour, mu: float) -> float:
-    """`contour_error` with the first of its three ranges only: a lower bound on it."""
+    """`contour_errors` with the first of its three ranges only, on one line: a lower bound on it."""
     integral = _series_integral(line, mu**2, math.inf)
     return (line.offset**2 - 0.25) * mu**2 / 2 + math.log(max(integral, 1e-300) / math.pi)
 
 
-def contour_error(line: Contour, middle: Middle | None, radius: float, mu: float, smoothing: float) -> float:
-    """ln C_u: |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on Re t = 1 - u.
+def contour_errors(
+    lines: list[Contour], middle: Middle | None, radius: float, mu: float, smoothing: float
+) -> FloatArray:
+    """ln C_u for each line: |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on
+    Re t = 1 - u.
 
     `mu` is that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three
     ranges.
     """
     end = contour_end(smoothing)
     total2 = mu**2 + smoothing**2
-    integral = _series_integral(line, total2, end)
-    if line.start < end:
-        if middle is None:
-            return math.inf
-        integral += middle.integral(line, radius, mu, smoothing, end)
-    # beyond Ω only the smoothing is used: |E r^t| <= E r^u <= exp(radius²(A(u) + e(u)))
-    integral += (math.exp(min(line.on_axis, 700.0)) + 1) * math.exp(-((end * smoothing) ** 2) / 2) / end
-    real = line.offset**2 - 0.25  # u² - u
-    return real * total2 / 2 + math.log(integral / math.pi) if 0 < integral < math.inf else math.inf
+    if middle is None:
+        integrals = np.array([0.0 if line.start >= end else math.inf for line in lines])
+    else:
+        integrals = middle.integrals(lines, radius, mu, smoothing, end)
+    errors = []
+    for line, integral in zip(lines, integrals.tolist(), strict=True):
+        integral += _series_integral(line, total2, end)
+        # beyond Ω only the smoothing is used: |E r^t| <= E r^u <= exp(radius²(A(u) + e(u)))
+        integral += (math.exp(min(line.on_axis, 700.0)) + 1) * math.exp(-((end * smoothing) ** 2) / 2) / end
+        real = line.offset**2 - 0.25  # u² - u
+        possible = 0 < integral < math.inf
+        errors.append(real * total2 / 2 + math.log(integral / math.pi) if possible else math.inf)
+    return np.array(errors)
 
 
 class Middle:
@@ -123,29 +131,31 @@ class Middle:
             self.segments.append(_Segment(values, b, low, high, highest, shrinks))
             shrinks = self.segments[-1].shrinks
 
-    def integral(self, line: Contour, radius: float, mu: float, smoothing: float, end: float) -> float:
-        """Bound on the integral over [line.start, end] of (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t|.
+    def integrals(
+        self, lines: list[Contour], radius: float, mu: float, smoothing: float, end: float
+    ) -> FloatArray:
+        """For each line a bound on the integral of (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t| over
+        [line.start, end].
 
         Both factors are taken over the Gaussian's value on the axis, exp((u²-u)mu²/2).
         """
-        real = line.offset**2 - 0.25
-        total = 0.0
+        found = np.zeros(len(lines))
         for segment in self.segments:
-            low, high = max(segment.low, line.start), min(segment.high, end)
-            if low >= high:
-                continue
-            nodes = np.linspace(low, high, math.ceil((high - low) / segment.width) + 1)
-            left, right = nodes[:-1], nodes[1:]
-            worst = np.maximum(
-                segment.log_bound(0.5 + line.offset, left, right),
-                segment.log_bound(0.5 - line.offset, left, right),
-            )
-            gaussian = -(left**2) * mu**2 / 2
-            product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
-            distance = np.hypot(real - left**2, 2 * line.offset * left)
-            body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
-            total += float((body * (right - left)).sum())
-        return total
+            starts = np.array([max(segment.low, line.start) for line in lines])
+            high = min(segment.high, end)
+            for low in np.unique(starts[starts < high]).tolist():  # lines that share their nodes
+                chosen = np.flatnonzero(starts == low)
+                nodes = np.linspace(low, high, math.ceil((high - low) / segment.width) + 1)
+                left, right = nodes[:-1], nodes[1:]
+                offset = np.array([[lines[i].offset] for i in chosen])
+                worst = segment.log_bound(offset[:, 0], left, right)
+                real = offset**2 - 0.25
+                gaussian = -(left**2) * mu**2 / 2
+                product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
+                distance = np.hypot(real - left**2, 2 * offset * left)
+                body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
+                found[chosen] += (body * (right - left)).sum(axis=1)
+        return found
 
 
 class _Segment:
@@ -163,27 +173,24 @@ class _Segment:
         chi = math.sqrt(chi_square(values))
         widest = min(b, 0.95 / (chi * abs(corners[0])))
 
-        def series(shrinks: int) -> tuple[Expansion, bool]:
-            found = Expansion(values, widest * 0.8**shrinks, 1 - highest, highest)
-            return found, bool((found.error(corners) <= -0.5 * found.gaussian(corners).real).all())
+        @functools.cache
+        def series(shrinks: int) -> Expansion:
+            return Expansion(values, widest * 0.8**shrinks, 1 - highest, highest)
 
-        self.shrinks = near
-        self.series, good = series(near)
-        while not good and self.shrinks < _MOST_SHRINKS:
-            self.shrinks += 1
-            self.series, good = series(self.shrinks)
-        while self.shrinks and self.shrinks <= near:
-            wider, good = series(self.shrinks - 1)
-            if not good:
-                break
-            self.series, self.shrinks = wider, self.shrinks - 1
+        def good(shrinks: int) -> bool:
+            found = series(shrinks)
+            return bool((found.error(corners) <= -0.5 * found.gaussian(corners).real).all())
+
+        falling = bool(((corners * corners - corners).real < 0).all())  # else e cannot be below -Re A/2
+        self.shrinks = _first(good, near) if falling else _MOST_SHRINKS
+        self.series = series(self.shrinks)
         self.split = widest * 0.8**self.shrinks
         self.width = _GRID / (b * chi)
         self.spans = list(self._spans(values, b, _GRID / (chi * math.hypot(high, highest))))
 
     def _spans(self, values: Ratios, b: float, width: float) -> Iterator[tuple[float, float, FloatArray]]:
         """(low, high, rows) for pieces of (split, b] inside unit cells, at most `width`; rows ln r in the
-        middle and at both ends, and |r_end - r_start|."""
+        middle, the smaller and the larger one of both ends, and |r_end - r_start|."""
         for s in range(math.floor(self.split), math.ceil(b)):
             low, high = max(self.split, float(s)), min(b, s + 1.0)
             if low >= high:
@@ -193,19 +200,37 @@ class _Segment:
             for a, z in itertools.pairwise(edges):
                 middle = start + (end - start) * ((a + z) / 2)
                 ends = start + (end - start) * a, start + (end - start) * z
-                rows = np.stack([*np.log1p((middle, *ends)), np.abs(ends[1] - ends[0])])
+                logs = np.log1p((middle, np.minimum(*ends), np.maximum(*ends)))
+                rows = np.stack([*logs, np.abs(ends[1] - ends[0])])
                 yield low + a * (high - low), low + z * (high - low), rows
 
-    def log_bound(self, u: float, left: FloatArray, right: FloatArray) -> FloatArray:
-        """β on each interval of ω: an upper bound on ln|E r_x^t|/x² over 0 < x <= b."""
+    def log_bound(self, offsets: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+        """β for each offset (rows) on each interval of ω (columns): an upper bound on ln|E r_x^t|/x² over
+        0 < x <= b, on Re t = 1/2 + offset and 1/2 - offset."""
+        u = np.concatenate([0.5 + offsets, 0.5 - offsets])[:, None]
         # Re A falls with ω: taken on the left; e grows: on the right
-        bound = np.asarray(self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right))
+        bound = self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right)
         size, step = np.hypot(u, right), float(right[0] - left[0])
         for low, high, rows in self.spans:
             modulus, spread, steep, total = tilted_modulus(
-                self.mass, rows, u, float(left[0] + right[0]) / 2, step, len(left)
+                self.mass, rows, offsets, float(left[0] + right[0]) / 2, step, len(left)
             )
             # Lipschitz in ω and in x; the margin covers rounding, levels left out and the ends of the table
-            log = np.log(modulus + step / 2 * spread + size * steep / 2 + 1e-10 * total)
+            change = step / 2 * spread[:, None] + size * (steep / 2)[:, None]
+            log = np.log(modulus + change + 1e-10 * total[:, None])
             bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
-        return np.asarray(bound)
+        return np.asarray(np.maximum(*np.split(bound, 2)))
+
+
+def _first(good: Callable[[int], bool], near: int) -> int:
+    """The least number from which on all are good, for one of at most `_MOST_SHRINKS` that is: in growing
+    steps from `near`, then by halves."""
+    bad, fine, step = -1, _MOST_SHRINKS, 1
+    while fine - bad > 1:
+        near = near if bad < near < fine else (bad + fine) // 2
+        if good(near):
+            fine, near = near, near - step
+        else:
+            bad, near = near, near + step
+        step *= 2
+    return fine

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,10 @@ class Ratios:
             self._whole[shift] = np.expm1(total)
         return self._whole[shift]
 
+    @cached_property
+    def chi_square(self) -> float:
+        return float(self.mass @ self.lift(1.0) ** 2)
+
     def lift(self, x: float) -> FloatArray:
         """r_x - 1, with nothing cancelling when it is small."""
         whole = math.floor(x)
@@ -82,7 +86,7 @@ def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
 
 def chi_square(values: Ratios) -> float:
     """χ² = E[(r_1 - 1)²]."""
-    return float(values.mass @ values.lift(1.0) ** 2)
+    return values.chi_square
 
 
 def pieces(b: float) -> list[tuple[float, float]]:
@@ -124,7 +128,8 @@ class Expansion:
         for lift in (start, end) if low else (end,):
             log = np.log1p(lift)
             worst = np.maximum(worst, np.maximum((lowest - MOMENTS) * log, (highest - MOMENTS) * log))
-        summand = values.mass * sizes**MOMENTS * np.exp(worst)
+        square = sizes * sizes
+        summand = values.mass * (square * square) ** 2 * square * np.exp(worst)  # the power MOMENTS
         remainder = float(summand.sum())
         if not summand[[0, -1]].max() <= 1e-20 * remainder:
             raise PrivacyUnattainable(
@@ -158,7 +163,7 @@ class Expansion:
         worst = np.zeros(t.shape)
         for piece in self.pieces:
             square = piece.high**2 if piece.low == 0 else piece.low**2
-            _raise_to(worst, t, self.c, piece.terms, piece.sizes, piece.remainder, square)
+            _raise_to(worst.ravel(), t.ravel(), self.c, piece.terms, piece.sizes, piece.remainder, square)
         return np.asarray(worst * (1 + 1e-9) + np.abs(self.gaussian(t)) * self.rounding)
 
 
@@ -173,26 +178,29 @@ def _raise_to(  # pragma: no cover
     square: float,
 ) -> None:
     """worst[k] = max(worst[k], e(points[k]) on one piece), whose smallest x² is `square`."""
-    for k in range(len(points)):
+    count = len(points)
+    tau, close, value = np.abs(points - 0.5) * c, np.zeros(count), np.empty(count)
+    for i in range(len(terms)):  # Horner's rule for all points at once
+        value[:] = terms[i, _DEGREE]
+        for j in range(_DEGREE - 1, -1, -1):
+            for k in range(count):
+                value[k] = value[k] * tau[k] + terms[i, j]
+        for k in range(count):
+            close[k] = max(close[k], value[k])
+    for k in range(count):
         t = points[k]
-        tau, y = c * abs(t - 0.5), c * c * abs(t * t - t)
+        y = c * c * abs(t * t - t)
         product, size = y, 0.0
         for l in range(2, MOMENTS):
             product /= l  # y·Π c|t - i| over 1 < i < l, over l!
             size += sizes[l] * product
             product *= c * abs(t - l)
         rest = remainder * product / MOMENTS
-        if not (size + rest < _INVALID and tau < _WIDEST):
+        if not (size + rest < _INVALID and tau[k] < _WIDEST):
             worst[k] = np.inf
             continue
-        close = 0.0
-        for i in range(len(terms)):
-            value = 0.0
-            for j in range(_DEGREE, -1, -1):
-                value = value * tau + terms[i, j]
-            close = max(close, value)
         missing = rest / (1 - size - rest) + size ** (LOGARITHM + 1) / ((LOGARITHM + 1) * (1 - size))
-        worst[k] = max(worst[k], y * close + missing / square)
+        worst[k] = max(worst[k], y * close[k] + missing / square)
 
 
 def _folded(bound: FloatArray) -> FloatArray:

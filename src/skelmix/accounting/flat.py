@@ -22,7 +22,7 @@ from skelmix.accounting.contour import (
     Middle,
     contour,
     contour_end,
-    contour_error,
+    contour_errors,
     series_error,
 )
 from skelmix.accounting.expansion import Expansion, Ratios, chi_square, ratios
@@ -94,7 +94,7 @@ def flat_certificate(
         end = contour_end(smoothing)
         start = min(line.start for line in lines)
         middle = Middle(values, linf, start, end, highest, middle) if start < end else None
-        errors = np.array([contour_error(line, middle, radius, ideal, smoothing) for line in lines])
+        errors = contour_errors(lines, middle, radius, ideal, smoothing)
         mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
         misses = 0 if mu < best else misses + 1
         best = min(best, mu)

@@ -42,9 +42,9 @@ class Losses:
         """The least ε >= 0 with H_ε(P‖Q) <= δ; infinity if there is none."""
         if self.infinite > delta:
             return math.inf
-        if self.delta(0.0) <= delta:
+        skip = max(0, -self.first)  # ε is not negative: from the loss 0 on
+        if skip >= len(self.mass) or (self.first > 0 and self.delta(0.0) <= delta):
             return 0.0
-        skip = max(0, -self.first)  # ε is not negative
         mass = self.mass[skip:]
         losses = (self.first + np.arange(skip, len(self.mass))) * self.interval
         upper = self.infinite + np.cumsum(mass[::-1])[::-1]  # of P, from each loss on

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 INFLATION = 1e-9
 _SMALL = 0.05  # below this, ln Ξ is taken from the sum of Ξ - 1
 _CUT = 1e-20
+_BLOCK = 512
 
 
 @njit(cache=True, nogil=True)
@@ -219,21 +220,33 @@ def _cell_tables(
     return base, slope
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _table_moment(p: float, power: int, reverse: bool, base: Floats, slope: Floats) -> float:
-    """Σ base·(1 + p·slope)^±power by repeated squaring, simple loops over arrays."""
-    product, square = base.copy(), 1.0 + p * slope
-    if reverse:
-        square = 1.0 / square
-    left = power
-    while True:
-        if left & 1:
-            product *= square
-        left >>= 1
-        if left == 0:
-            break
-        square *= square
-    return product.sum()
+    """Σ base·(1 + p·slope)^±power by repeated squaring, a block at a time in the nearest cache; the terms are
+    not negative, so that they may be added in any order."""
+    total = 0.0
+    product, square = np.empty(_BLOCK), np.empty(_BLOCK)
+    for start in range(0, len(base), _BLOCK):
+        size = min(_BLOCK, len(base) - start)
+        for i in range(size):
+            square[i] = 1.0 + p * slope[start + i]
+            product[i] = base[start + i]
+        if reverse:
+            for i in range(size):
+                square[i] = 1.0 / square[i]
+        left = power
+        while True:
+            if left & 1:
+                for i in range(size):
+                    product[i] *= square[i]
+            left >>= 1
+            if left == 0:
+                break
+            for i in range(size):
+                square[i] *= square[i]
+        for i in range(size):
+            total += product[i]
+    return total
 
 
 @njit(cache=True, nogil=True)
