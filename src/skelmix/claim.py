@@ -166,7 +166,7 @@ def _best_order(
 ) -> tuple[float, int]:
     """(ε, order) by the mechanism's Rényi curve. Any set of orders gives a bound, and more cost time: those
     that a Gaussian of the same variance has use for and a few more, unless the best one may lie beyond."""
-    orders = DEFAULT_ORDERS[: math.ceil(1.1 * epsilon_of(_like_a_gaussian(mechanism))[1]) + 2]
+    orders = DEFAULT_ORDERS[: math.ceil(1.1 * epsilon_of(_like_a_gaussian(mechanism))[1])]
     epsilon, order = epsilon_of(_curve(mechanism, orders))
     return (epsilon, order) if order in orders[:-1] else epsilon_of(_curve(mechanism, DEFAULT_ORDERS))
 

@@ -13,6 +13,7 @@ from skelmix.accounting.expansion import Expansion, chi_square, ratios
 from skelmix.accounting.flat import flat_certificate
 from skelmix.accounting.pld import largest_mu, pld_epsilon
 from skelmix.accounting.ratios import noise_table
+from skelmix.accounting.sums import tilted_modulus
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import DiscreteGaussianSum, Poisson, Skellam
 
@@ -147,6 +148,23 @@ def test_cumulants_agree_with_ball_arithmetic(x, t):
     assert chi_square(values) == pytest.approx(chi2, rel=1e-12)
     bound = Expansion(values, 2.0, -2.0, 3.0).error(np.array([t]))[0]
     assert abs(exact / x**2 - (t * t - t) * chi2 / 2) <= bound
+
+
+@pytest.mark.parametrize("offsets", [[0.0], [0.0, 0.4, 0.8, 1.2], [0.3, 0.9, 1.0, 4.0]])
+def test_the_sums_of_a_piece_are_those_of_their_definition(offsets):
+    values = _values(Skellam(300), 1.5)
+    start, middle, end = (np.log1p(values.lift(x)) for x in (0.4, 0.5, 0.6))
+    width = np.abs(np.exp(end) - np.exp(start))
+    rows = np.stack([middle, np.minimum(start, end), np.maximum(start, end), width])
+    found = tilted_modulus(values.mass, rows, np.array(offsets), 3.0, 0.7, 5)
+    for i, u in enumerate([0.5 + one for one in offsets] + [0.5 - one for one in offsets]):
+        weight = values.mass * np.exp(u * middle)
+        moduli = [abs(np.sum(weight * np.exp(1j * omega * middle))) for omega in 3.0 + 0.7 * np.arange(5)]
+        total = weight.sum()
+        spread = np.sum(weight * np.abs(middle - (weight @ middle) / total))
+        steep = np.sum(values.mass * np.maximum(np.exp((u - 1) * start), np.exp((u - 1) * end)) * width)
+        for one, other in zip((row[i] for row in found), (moduli, spread, steep, total), strict=True):
+            assert one == pytest.approx(other, rel=1e-11)
 
 
 def test_middle_range_bounds_every_x_and_frequency():

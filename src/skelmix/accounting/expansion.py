@@ -47,17 +47,17 @@ class Ratios:
     table: NoiseTable
     reach: int
 
-    _whole: dict[int, FloatArray] = field(default_factory=dict, repr=False, compare=False)
+    _whole: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False, compare=False)
 
-    def _shifted(self, shift: int) -> FloatArray:
-        """r_s(k) - 1 = f(k-s)/f(k) - 1 for an integer s, its logarithm added up from the steps; kept."""
+    def _shifted(self, shift: int) -> tuple[FloatArray, FloatArray]:
+        """r_s(k) - 1 = f(k-s)/f(k) - 1 for an integer s, and ln r_s(k), added up from the steps; kept."""
         if shift not in self._whole:
             steps = self.table.log_ratios()  # index 0 is k = 1 - table.reach
             total = np.zeros(2 * self.reach + 1)
             first = self.table.reach - 1 - self.reach
             for i in range(shift):
                 total += steps[first - i : first - i + 2 * self.reach + 1]
-            self._whole[shift] = np.expm1(total)
+            self._whole[shift] = np.expm1(total), total
         return self._whole[shift]
 
     @cached_property
@@ -69,10 +69,14 @@ class Ratios:
         whole = math.floor(x)
         part = x - whole
         if part == 0:
-            return self._shifted(whole)
+            return self._shifted(whole)[0]
         if whole == 0:
-            return part * self._shifted(1)
-        return np.asarray((1 - part) * self._shifted(whole) + part * self._shifted(whole + 1))
+            return part * self._shifted(1)[0]
+        return np.asarray((1 - part) * self._shifted(whole)[0] + part * self._shifted(whole + 1)[0])
+
+    def log(self, x: float) -> FloatArray:
+        """ln r_x."""
+        return self._shifted(int(x))[1] if x == int(x) else np.log1p(self.lift(x))
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
@@ -125,8 +129,8 @@ class Expansion:
         start, end = values.lift(low), values.lift(high)
         sizes = np.maximum(np.abs(start), np.abs(end)) / self.c
         worst = np.zeros(len(values.mass))
-        for lift in (start, end) if low else (end,):
-            log = np.log1p(lift)
+        for x in (low, high) if low else (high,):
+            log = values.log(x)
             worst = np.maximum(worst, np.maximum((lowest - MOMENTS) * log, (highest - MOMENTS) * log))
         square = sizes * sizes
         summand = values.mass * (square * square) ** 2 * square * np.exp(worst)  # the power MOMENTS
