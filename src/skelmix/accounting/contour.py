@@ -217,7 +217,7 @@ class _Segment:
             )
             # Lipschitz in ω and in x; the margin covers rounding, levels left out and the ends of the table
             change = step / 2 * spread[:, None] + size * (steep / 2)[:, None]
-            log = np.log(modulus + change + 1e-10 * total[:, None])
+            log = np.log(modulus + change + 1e-10 * np.maximum(total, 1.0)[:, None])
             bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
         return np.asarray(np.maximum(*np.split(bound, 2)))
 
