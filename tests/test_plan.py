@@ -10,8 +10,9 @@ import pytest
 
 import skelmix as sk
 from skelmix.accounting import pld
+from skelmix.accounting.curve import DEFAULT_ORDERS
 from skelmix.accounting.flat import flat_certificate
-from skelmix.claim import claim
+from skelmix.claim import claim, rdp_epsilon
 from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
 from skelmix.plan import Plan, account
 
@@ -107,6 +108,39 @@ def test_fixed_size_sampling_is_accounted_as_such():
     poisson = paper_plan(scale=64.0, bound="rdp", bits=16)
     assert fixed.report.sampling == "fixed"
     assert fixed.mechanism.total_noise > poisson.mechanism.total_noise
+
+
+@pytest.mark.parametrize(
+    "cohort",
+    [
+        sk.Cohort(100, 60_000, sampling="fixed"),
+        sk.Cohort(50, 200, sampling="fixed"),
+        sk.Cohort(100, 60_000),
+        sk.Cohort(20, 20, sampling="none"),
+    ],
+)
+def test_leaving_orders_out_costs_nothing(cohort):
+    for noise, rounds in ((60.0, 100), (4.0, 1)):
+        found = account(
+            noise=noise,
+            delta=1e-5,
+            dimension=1000,
+            bits=32,
+            scale=64.0,
+            cohort=cohort,
+            rounds=rounds,
+            bound="rdp",
+        )
+        curve = found.mechanism.rdp(DEFAULT_ORDERS)
+        assert found.report.epsilon == pytest.approx(rdp_epsilon(curve, cohort, rounds, 1e-5)[0], rel=1e-5)
+
+
+def test_so_much_noise_that_nothing_is_lost_is_accounted_for():
+    found = account(
+        noise=2e4, delta=1e-5, dimension=100, scale=0.001, cohort=sk.Cohort(20, 20, sampling="none")
+    )
+    assert found.report.epsilon == 0
+    assert Plan.from_json(found.to_json()).report.epsilon == 0
 
 
 @pytest.mark.parametrize("mechanism", ["smm", "skellam"])

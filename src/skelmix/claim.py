@@ -29,7 +29,7 @@ LARGEST_CERTIFIED = 50.0
 
 _MOST_LEVELS = 1e5  # of a certificate that is made for its statement only: about a second
 
-_FEW_LEVELS = 100.0  # of the noise: with fewer, a flat certificate may be out of reach altogether
+_LITTLE_NOISE = 100.0  # Λ or variance: with less, a flat certificate may be out of reach altogether
 
 
 def claim(
@@ -110,7 +110,11 @@ def _epsilon(
             closed_form.composed_epsilon(mechanism.approximate_dp, amplified, rounds, delta), bound
         )
     if bound in ("paper", "rdp"):
-        epsilon, order = _best_order(mechanism, lambda curve: rdp_epsilon(curve, cohort, rounds, delta))
+        epsilon, order = _best_order(
+            mechanism,
+            lambda curve: rdp_epsilon(curve, cohort, rounds, delta),
+            needs=2 if _sampling(cohort) == "fixed" else 1,
+        )
         return _Epsilon(epsilon, bound, order=order or None)
     if slack is None:
         slack = _own_slack(mechanism, cohort, rounds, delta)
@@ -162,13 +166,16 @@ def _sampling(cohort: Cohort) -> str:
 
 
 def _best_order(
-    mechanism: Mechanism, epsilon_of: Callable[[RdpCurve], tuple[float, int]]
+    mechanism: Mechanism, epsilon_of: Callable[[RdpCurve], tuple[float, int]], *, needs: int = 1
 ) -> tuple[float, int]:
     """(ε, order) by the mechanism's Rényi curve. Any set of orders gives a bound, and more cost time: those
-    that a Gaussian of the same variance has use for and a few more, unless the best one may lie beyond."""
-    orders = DEFAULT_ORDERS[: math.ceil(1.1 * epsilon_of(_like_a_gaussian(mechanism))[1])]
+    that a Gaussian of the same variance has use for and a few more, unless the best one may lie beyond. An
+    order of ε needs the curve up to `needs` times it."""
+    likely = epsilon_of(_like_a_gaussian(mechanism))[1]
+    orders = DEFAULT_ORDERS[: needs * math.ceil(1.1 * likely)]
     epsilon, order = epsilon_of(_curve(mechanism, orders))
-    return (epsilon, order) if order in orders[:-1] else epsilon_of(_curve(mechanism, DEFAULT_ORDERS))
+    inside = orders and 0 < order < orders[-1] // needs
+    return (epsilon, order) if inside else epsilon_of(_curve(mechanism, DEFAULT_ORDERS))
 
 
 def _curve(mechanism: Mechanism, orders: tuple[int, ...]) -> RdpCurve:
@@ -278,7 +285,7 @@ def least_noise(
     # a flat certificate that needs much more is no gain; other bounds ask for some noise at any radius
     most = start * 1.3 if bound == "flat" else max(start, 1.0) * 1e8
     try:
-        if bound == "flat" and start < _FEW_LEVELS and cost(most) > goal:  # said at once, not on the way up
+        if bound == "flat" and start < _LITTLE_NOISE and cost(most) > goal:  # said at once, not on the way up
             raise PrivacyUnattainable(f"no noise up to {most:.6g} gives a flat certificate for this target")
         return calibration.least_noise(cost, goal, start * 1e-4, most, guess=start, step=step)
     except PrivacyUnattainable as error:

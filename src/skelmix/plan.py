@@ -22,6 +22,7 @@ from skelmix.scale import WRAP_WARNING, at_best_scale, at_scale, refusal, too_wi
 __all__ = ["Cohort", "Plan", "PrivacyTarget", "account", "plan"]
 
 FORMAT = 1
+_LEAST_EPSILON = 1e-6  # a target is positive, even where the claim is zero
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,7 @@ class Plan:
         if isinstance(self.mechanism, CentralGaussian):
             told.append(
                 "NOT DISTRIBUTED: a trusted aggregator sees every vector and adds the noise, in floating "
-                "point; "
-                "a reference to compare with"
+                "point; a reference to compare with"
             )
         if self.predicted.wrap_probability > WRAP_WARNING:
             told.append(
@@ -219,7 +219,7 @@ def plan(
     if not allow_wrapping and too_wide(made, cohort):
         raise BitsTooFew(refusal(job, made, scale is not None))
     chosen = _finish(target, cohort, rounds, made, by, alignment, slack_budget(target, cohort, rounds))
-    if chosen.report.epsilon > target.epsilon:
+    if not chosen.report.epsilon <= target.epsilon:
         raise PrivacyUnattainable(
             f"epsilon = {target.epsilon:g}: the calibrated noise gives {chosen.report.epsilon:.6g} when "
             "checked again; choose another bound or scale"
@@ -272,7 +272,13 @@ def account(
             "the scale or choose another bound"
         )
     return _finish(
-        PrivacyTarget(report.epsilon, delta), cohort, rounds, built, report.bound, alignment, report.slack
+        PrivacyTarget(max(report.epsilon, _LEAST_EPSILON), delta),
+        cohort,
+        rounds,
+        built,
+        report.bound,
+        alignment,
+        report.slack,
     )
 
 

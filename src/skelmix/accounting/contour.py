@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skelmix.accounting.expansion import Expansion, Ratios, chi_square
+from skelmix.accounting.expansion import Expansion, Ratios
 from skelmix.accounting.sums import tilted_modulus
 
 FloatArray = NDArray[np.float64]
@@ -84,7 +84,7 @@ def _series_integral(line: Contour, mu_squared: float, end: float) -> float:
 
 
 def series_error(line: Contour, mu: float) -> float:
-    """`contour_errors` with the first of its three ranges only, on one line: a lower bound on it."""
+    """`contour_errors` with the first of its three ranges only, on one line and without smoothing."""
     integral = _series_integral(line, mu**2, math.inf)
     return (line.offset**2 - 0.25) * mu**2 / 2 + math.log(max(integral, 1e-300) / math.pi)
 
@@ -169,8 +169,9 @@ class _Segment:
     def __init__(self, values: Ratios, b: float, low: float, high: float, highest: float, near: int) -> None:
         self.low, self.high = low, high
         self.mass = values.mass
+        self.error = 0.0 if values.table.sharp else 2 * values.table.error  # relative, of masses and ratios
         corners = np.array([highest + 1j * high, 1 - highest + 1j * high])
-        chi = math.sqrt(chi_square(values))
+        chi = math.sqrt(values.chi_square)
         widest = min(b, 0.95 / (chi * abs(corners[0])))
 
         @functools.cache
@@ -215,16 +216,17 @@ class _Segment:
             modulus, spread, steep, total = tilted_modulus(
                 self.mass, rows, offsets, float(left[0] + right[0]) / 2, step, len(left)
             )
-            # Lipschitz in ω and in x; the margin covers rounding, levels left out and the ends of the table
+            # Lipschitz in ω and in x; the margin covers rounding, levels left out and the table's own error
             change = step / 2 * spread[:, None] + size * (steep / 2)[:, None]
-            log = np.log(modulus + change + 1e-10 * np.maximum(total, 1.0)[:, None])
+            margin = (1e-10 + self.error * (1 + size * high)) * np.maximum(total, 1.0)[:, None]
+            log = np.log(modulus + change + margin)
             bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
         return np.asarray(np.maximum(*np.split(bound, 2)))
 
 
 def _first(good: Callable[[int], bool], near: int) -> int:
-    """The least number from which on all are good, for one of at most `_MOST_SHRINKS` that is: in growing
-    steps from `near`, then by halves."""
+    """A number that is good while the one before is not (0: the first), or `_MOST_SHRINKS`; looked for in
+    growing steps from `near`, then by halves."""
     bad, fine, step = -1, _MOST_SHRINKS, 1
     while fine - bad > 1:
         near = near if bad < near < fine else (bad + fine) // 2

@@ -62,6 +62,7 @@ class Ratios:
 
     @cached_property
     def chi_square(self) -> float:
+        """χ² = E[(r_1 - 1)²]."""
         return float(self.mass @ self.lift(1.0) ** 2)
 
     def lift(self, x: float) -> FloatArray:
@@ -86,11 +87,6 @@ def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
     reach = min(table.reach - 1 - largest_shift, int(np.count_nonzero(table.mass > 1e-50)))
     half = table.mass[: reach + 1]
     return Ratios(np.concatenate([half[:0:-1], half]), table, reach)
-
-
-def chi_square(values: Ratios) -> float:
-    """χ² = E[(r_1 - 1)²]."""
-    return values.chi_square
 
 
 def pieces(b: float) -> list[tuple[float, float]]:
@@ -118,7 +114,7 @@ class Expansion:
     """e(t) for one law and all x in (0, b], t with real part in [lowest, highest]."""
 
     def __init__(self, values: Ratios, b: float, lowest: float, highest: float) -> None:
-        self.chi2 = chi_square(values)
+        self.chi2 = values.chi_square
         self.c = b * math.sqrt(self.chi2)
         # float64: masses and lifts to `error`, sums of at most 1e6 terms; χ makes an error of a lift relative
         table = values.table
@@ -132,8 +128,7 @@ class Expansion:
         for x in (low, high) if low else (high,):
             log = values.log(x)
             worst = np.maximum(worst, np.maximum((lowest - MOMENTS) * log, (highest - MOMENTS) * log))
-        square = sizes * sizes
-        summand = values.mass * (square * square) ** 2 * square * np.exp(worst)  # the power MOMENTS
+        summand = values.mass * (sizes * sizes) ** (MOMENTS // 2) * np.exp(worst)
         remainder = float(summand.sum())
         if not summand[[0, -1]].max() <= 1e-20 * remainder:
             raise PrivacyUnattainable(

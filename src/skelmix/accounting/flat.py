@@ -25,7 +25,7 @@ from skelmix.accounting.contour import (
     contour_errors,
     series_error,
 )
-from skelmix.accounting.expansion import Expansion, Ratios, chi_square, ratios
+from skelmix.accounting.expansion import Expansion, Ratios, ratios
 from skelmix.accounting.ratios import noise_table
 from skelmix.accounting.steps import GaussianCertificate
 from skelmix.errors import PrivacyUnattainable
@@ -76,10 +76,11 @@ def flat_certificate(
     linf = min(linf, radius)
     _refuse_hopeless(law, linf)
     values = _ratios(law, linf)
-    ideal = radius * math.sqrt(chi_square(values))
+    ideal = radius * math.sqrt(values.chi_square)
     if ideal > 30:
         raise PrivacyUnattainable(
-            f"noise of variance {law.variance:.4g} is too small for radius {radius:.4g}"
+            f"noise of variance {law.variance:.4g} is too small for radius {radius:.4g}: raise the noise, "
+            "or use bound='gdp' or bound='rdp'"
         )
     offsets = _offsets(ideal, slack)
     highest = 0.5 + float(offsets[-1])
@@ -114,14 +115,12 @@ def _refuse_hopeless(law: Law, linf: float) -> None:
     if law.variance > _MOST_VARIANCE:
         raise PrivacyUnattainable(
             f"noise of variance {law.variance:.4g}: with so many levels the Gaussian-DP certificate is "
-            "within "
-            "1 % already; use bound='gdp'"
+            "within 1 % already; use bound='gdp'"
         )
     if linf > _LEAST_FLAT * math.sqrt(law.variance):
         raise PrivacyUnattainable(
             f"linf = {linf:.4g} is not small against the noise's deviation {math.sqrt(law.variance):.4g}: "
-            "no flat "
-            "certificate; lower linf (more coordinates), or use bound='gdp' or bound='rdp'"
+            "no flat certificate; take more coordinates or another scale, or use bound='gdp' or bound='rdp'"
         )
 
 
@@ -132,7 +131,7 @@ def _ratios(law: Law, linf: float) -> Ratios:
 
 
 def _hopeful(lines: list[Contour], offsets: FloatArray, radius: float, ideal: float, slack: float) -> bool:
-    """Whether the series alone would do, were there no smoothing to pay for: if not, nothing will."""
+    """Whether the series alone would do, were there no smoothing to pay for: if not, hardly anything will."""
     if not lines:
         return False
     errors = np.array([series_error(line, ideal) for line in lines])

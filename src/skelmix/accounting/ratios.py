@@ -22,6 +22,8 @@ from skelmix.noise.laws import DiscreteGaussian, DiscreteGaussianSum, Law, Skell
 
 FloatArray = NDArray[np.float64]
 
+_MOST_LEVELS = 3e6  # on either side: some ten seconds
+
 _LOG_FLOAT = 640.0  # masses below e^-640 would leave the normal range of float64
 _NATS_BEYOND = 60.0  # what the table leaves out is below e^-60 of the smallest mass that is used
 # From this σ² on a sum of discrete Gaussians is one, to a relative 1e-19 per copy: Kairouz, Liu and Steinke
@@ -64,6 +66,11 @@ def noise_table(law: Law, distance: float) -> NoiseTable:
         raise InvalidInput(
             f"law = {law!r}: Gaussian certificates are proved for Skellam noise and for (sums of) discrete "
             "Gaussians"
+        )
+    if distance > _MOST_LEVELS:
+        raise PrivacyUnattainable(
+            f"noise of variance {law.variance:.4g} has more levels than a Gaussian certificate looks at "
+            f"({_MOST_LEVELS:.0e}); lower the scale, or use bound='rdp'"
         )
     nats = -law.log_tail(distance + 2) + _NATS_BEYOND
     if nats > (_LOG_FLOAT if isinstance(law, Skellam) else 290.0):
