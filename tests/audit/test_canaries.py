@@ -54,7 +54,8 @@ def test_a_run_holds_its_claim():
 def test_the_scores_see_the_canaries_when_there_is_little_noise():
     plan = canary_plan(multiplier=0.2, expected=CANARIES, rounds=1)
     scores, included = run_with_canaries(plan)
-    assert ((scores > 0.5) == included).mean() > 0.8  # the others' rounding hides some
+    # the others' rounding hides some: 0.841 ± 0.015 over 40 runs, and 0.5 ± 0.022 if nothing were seen
+    assert ((scores > 0.5) == included).mean() > 0.74
     assert judge(scores, included, claimed=plan.report.epsilon, delta=1e-6, confidence=0.999).holds
     assert not judge(scores, included, claimed=1.0, delta=1e-6, confidence=0.999).holds
 
