@@ -107,8 +107,8 @@ def _calibrated(job: Job, bound: str, scale: float, below: float = math.inf) -> 
 
 def _widest(job: Job) -> float:
     """The largest γ worth a look: wider than the modulus is of no use, nor more levels than a sampler's table
-    holds."""
-    most_variance = min(1e8 * job.cohort.whole_shares, 1e11)
+    holds, nor noise beside which rounding is nothing any more (certificates take seconds there)."""
+    most_variance = min(1e8 * job.cohort.whole_shares, 2.0**28)
     return min(2.0**job.bits / 2, math.sqrt(most_variance)) / (job.multiplier * job.clip_norm)
 
 
