@@ -28,7 +28,7 @@ def both_ways(mechanism, rows):
     sent = []
     for kind in (type(mechanism), IntegerMechanism):
         out = np.empty((len(rows), mechanism.padded_dimension), mechanism.encode(rows[0], round=3).dtype)
-        kind._encode_block(mechanism, 0, rows, 3, draws, out, ByWidth(5))
+        kind._encode_block(mechanism, (0, rows), 3, draws, out, ByWidth(5))
         sent.append(out)
     return sent
 
@@ -71,7 +71,7 @@ def test_ties_and_open_draws_happen_in_the_comparison():
             super().fill(out)
 
     out = np.empty((16, 1 << 16), np.uint8)
-    mechanism._encode_block(0, rows, 0, mechanism._sampler(None), out, Counting(1))
+    mechanism._encode_block((0, rows), 0, mechanism._sampler(None), out, Counting(1))
     assert drawn[:2] == [(2, 1 << 20)] * 2
     (_, opened), (_, tied) = drawn[2:]
     assert opened > 100

@@ -78,7 +78,7 @@ class IntegerMechanism(Mechanism):
 
         def participant(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
-            self._encode_block(start, rows, round, draws, out[start : start + len(rows)], source)
+            self._encode_block((start, rows), round, draws, out[start : start + len(rows)], source)
 
         for_each(
             self._with_entropy(as_blocks(array, self._rows_at_once, self.dimension), entropy), participant
@@ -152,16 +152,10 @@ class IntegerMechanism(Mechanism):
         return wrapped_coordinates(sums, self.bits)
 
     def _encode_block(
-        self,
-        start: int,
-        rows: Any,
-        round: int,
-        draws: ExactSampler | None,
-        out: NDArray[Any],
-        entropy: Entropy,
+        self, block: Block, round: int, draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy
     ) -> None:
         """out = what these rows' participants send."""
-        with self._prepared(start, rows, round) as (x, _):
+        with self._prepared(*block, round) as (x, _):
             self._round_and_noise(x, draws, out, entropy)
 
     @contextmanager

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from skelmix.encoding.participant import encode_rows
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
+from skelmix.mechanisms.blocks import Block
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
 from skelmix.mechanisms.mechanism import IntegerMechanism, counted_from
 from skelmix.noise.entropy import Entropy
@@ -57,18 +58,13 @@ class Mixture(IntegerMechanism):
         return self.clip.apply(x, self.radius)
 
     def _encode_block(
-        self,
-        start: int,
-        rows: Any,
-        round: int,
-        draws: ExactSampler | None,
-        out: NDArray[Any],
-        entropy: Entropy,
+        self, block: Block, round: int, draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy
     ) -> None:
         wide = self.padded_dimension > 1 << 20  # nothing of a row would stay in the cache
         if draws is None or wide or not self.rotate or isinstance(self.clip, MixtureClip):
-            super()._encode_block(start, rows, round, draws, out, entropy)
+            super()._encode_block(block, round, draws, out, entropy)
             return
+        start, rows = block
         given = self._given(rows)
         with counted_from(start):
             encode_rows(
