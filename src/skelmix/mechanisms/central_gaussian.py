@@ -74,7 +74,8 @@ class CentralGaussian(Mechanism):
         releases."""
         seen = EncodeStats()
         total = np.zeros(self.dimension)
-        for _, block in as_blocks(vectors, max(1, (1 << 16) // self.dimension), self.dimension):
+        rows = max(1, (1 << 18) // self.dimension)
+        for _, block in as_blocks(vectors, rows, self.dimension, ahead=False):
             clipped, changed, squares = self._clipped(block)
             total += clipped.sum(axis=0)
             seen.add(EncodeStats(len(clipped), changed, squared_norms=squares))

@@ -189,7 +189,7 @@ def buffers_for(size: int) -> Iterator[Buffers]:
         yield Buffers(words, places)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)  # a law that is not closed under sums has one for each size of a cohort
 def _sampler(law: BallLaw) -> ExactSampler:
     return ExactSampler(law)
 
