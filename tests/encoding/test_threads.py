@@ -64,6 +64,30 @@ def test_items_are_pulled_in_the_callers_thread_and_not_far_ahead():
     assert most <= worker_count() + 3
 
 
+@pytest.mark.skipif(worker_count() < 2, reason="needs two cores")
+def test_the_caller_works_beside_the_other_threads():
+    together, running = threading.Barrier(2, timeout=30), set()
+
+    def job(item):
+        running.add(threading.get_ident())
+        together.wait()
+
+    with at_most(2):
+        for_each(iter(range(20)), job)
+    assert threading.get_ident() in running and len(running) == 2
+
+
+def test_a_source_that_fails_ends_the_threads():
+    def source():
+        yield from range(5)
+        raise OSError("the disk is gone")
+
+    before = threading.active_count()
+    with pytest.raises(OSError, match="gone"):
+        for_each(source(), lambda item: None)
+    assert threading.active_count() == before
+
+
 def test_the_limit_ends_with_the_block():
     before = worker_count()
     with at_most(1):

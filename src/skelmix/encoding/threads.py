@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import chain
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from skelmix.validation import whole
 
 T = TypeVar("T")
+_END: Any = object()
 _limit: ContextVar[int | None] = ContextVar("skelmix_threads", default=None)
 
 
@@ -38,33 +39,50 @@ def at_most(threads: int) -> Iterator[None]:
 def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
     """job(item) for every item, in no promised order.
 
-    Items are pulled in the caller's thread, at most one ahead of the work (never with one worker), so a
-    generator of any length needs constant memory. The first failure stops the pulling and is raised when the
-    jobs under way have ended. The threads live for this call only, which keeps a later fork safe.
+    Items are pulled in the caller's thread, at most one for each other thread ahead of the work (never with
+    one worker), so a generator of any length needs constant memory; the caller's thread works as well. The
+    first failure stops the pulling and is raised when the jobs under way have ended. The threads live for
+    this call only, which keeps a later fork safe.
     """
     source = iter(items)
-    workers = worker_count()
-    head = [item for _, item in zip(range(2 if workers > 1 else 0), source, strict=False)]
+    others = worker_count() - 1
+    head = [item for _, item in zip(range(2 if others else 0), source, strict=False)]
     if len(head) < 2:
         for item in chain(head, source):
             job(item)
         return
-    slots = threading.Semaphore(workers + 1)
+    waiting: SimpleQueue[T] = SimpleQueue()
     failures: list[BaseException] = []
 
     def guarded(item: T) -> None:
         try:
-            job(item)
+            if not failures:
+                job(item)
         except BaseException as failure:  # handed to the caller below
             failures.append(failure)
-        finally:
-            slots.release()
 
-    with ThreadPoolExecutor(workers) as pool:
+    def help() -> None:
+        while (item := waiting.get()) is not _END:
+            guarded(item)
+
+    helpers = [threading.Thread(target=help) for _ in range(others)]
+    try:
+        for helper in helpers:
+            helper.start()
         for item in chain(head, source):
-            slots.acquire()
+            if waiting.qsize() < others:
+                waiting.put(item)
+            else:
+                guarded(item)
             if failures:
                 break
-            pool.submit(guarded, item)
+        with suppress(Empty):
+            while True:
+                guarded(waiting.get_nowait())
+    finally:
+        for _ in helpers:
+            waiting.put(_END)
+        for helper in filter(threading.Thread.is_alive, helpers):
+            helper.join()
     if failures:
         raise failures[0]
