@@ -74,7 +74,8 @@ def test_the_caller_works_beside_the_other_threads():
 
     with at_most(2):
         for_each(iter(range(20)), job)
-    assert threading.get_ident() in running and len(running) == 2
+    assert threading.get_ident() in running
+    assert len(running) == 2
 
 
 def test_a_source_that_fails_ends_the_threads():
