@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import whole
 
-_CHUNK = 1 << 20  # one call of the cipher: each lets go of the interpreter's lock and must get it back
+_CHUNK = 1 << 21  # one call of the cipher: each lets go of the interpreter's lock and must get it back
 _ZEROS = bytes(_CHUNK)
 _SMALL = 1 << 12  # requests below this size are served from a buffer
 _REKEY_BYTES = 1 << 24  # 2^20 blocks under one key: a distinguisher's advantage is below 2^-88
