@@ -165,14 +165,19 @@ def test_streams_lists_arrays_and_blocks_are_the_same_vectors(mechanism):
     if hasattr(mechanism, "modulus"):
         quiet = replace(mechanism, rotate=False).without_noise()
     x = np.random.default_rng(2).integers(-1, 2, size=(N, D)) / 64.0
-    reused = np.empty(D)
+    reused, pairs = np.empty(D), np.empty((2, D))
 
     def stream():  # a generator that fills the same array again and again
         for row in x:
             reused[:] = row
             yield reused
 
-    ways = [x, list(x), iter([x[:2], x[2], x[3:]]), stream()]
+    def blocks():
+        for start in range(0, N, 2):
+            pairs[:] = x[start : start + 2]
+            yield pairs
+
+    ways = [x, list(x), iter([x[:2], x[2], x[3:]]), stream(), blocks()]
     sums = [quiet.encode_sum(way, round=0, entropy=ReproducibleEntropy(1)) for way in ways]
     assert all(np.allclose(total, sums[0]) for total in sums)
 
@@ -238,7 +243,7 @@ def test_participants_beyond_the_vectors_add_noise_only(distributed):
 
 def test_reproducible_entropy_repeats_whatever_the_threads(mechanism):
     wide = replace(mechanism, dimension=3000)
-    x = np.random.default_rng(0).normal(size=(70, 3000)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(600, 3000)).astype(np.float32)  # three blocks of 2^20 and more
     with at_most(1):
         first = wide.encode(x, round=0, entropy=ReproducibleEntropy(3))
         first_sum = wide.encode_sum(x, round=0, entropy=ReproducibleEntropy(3))

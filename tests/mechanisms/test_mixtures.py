@@ -86,12 +86,13 @@ def test_unbiased_with_the_variance_of_corollary_2(kind, way):
     assert abs(values.var() - variance) < 7 * np.sqrt(3 * variance**2 / D)
 
 
-def test_unbiased_with_rotation_scale_and_padding():
+@pytest.mark.parametrize(("mixture", "noise"), [(SkellamMixture, 30.0), (GaussianMixture, 60.0)])
+def test_unbiased_with_rotation_scale_and_padding(mixture, noise):
     d, n, repeats = 300, 5, 200
     rng = np.random.default_rng(4)
     x = rng.normal(size=(n, d))
     x /= 1.01 * np.linalg.norm(x, axis=1, keepdims=True)
-    mechanism = SkellamMixture(dimension=d, bits=16, scale=20.0, clip_norm=1.0, total_noise=30.0, shares=n)
+    mechanism = mixture(dimension=d, bits=16, scale=20.0, clip_norm=1.0, total_noise=noise, shares=n)
     errors = np.array(
         [
             mechanism.decode(mechanism.encode_sum(x, round=round), round=round) - x.sum(axis=0)
@@ -104,11 +105,16 @@ def test_unbiased_with_rotation_scale_and_padding():
     assert errors.var() > 2 * 30.0 / 20**2 * 0.9
 
 
-def test_one_dimension_one_participant_is_algorithm_1():
-    mechanism = SkellamMixture(dimension=1, bits=12, scale=1.0, clip_norm=9.0, total_noise=1.5, rotate=False)
+@pytest.mark.parametrize(
+    ("mixture", "noise"),
+    [(SkellamMixture, laws.Skellam(1.5)), (GaussianMixture, laws.DiscreteGaussian(1.5))],
+    ids=["algorithm 1", "algorithm 11"],
+)
+def test_one_dimension_one_participant(mixture, noise):
+    mechanism = mixture(dimension=1, bits=12, scale=1.0, clip_norm=9.0, total_noise=1.5, rotate=False)
     sent = mechanism.encode(np.full((30_000, 1), -0.3), round=0)
     values = unwrap(sent, 12)[:, 0]
-    mass = laws.Skellam(1.5).pmf(np.arange(-40, 41))
+    mass = noise.pmf(np.arange(-40, 41))
     cdf = np.cumsum(0.7 * mass + 0.3 * np.roll(mass, -1))
     assert follows(values, lambda k: min(1.0, float(cdf[k + 40])), range(-5, 5))
     assert not follows(values, lambda k: min(1.0, float(np.cumsum(mass)[k + 40])), range(-5, 5))

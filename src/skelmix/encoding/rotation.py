@@ -19,10 +19,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.encoding.hadamard import BLOCK, finish, transform_block
+from skelmix.encoding.threads import for_each
 from skelmix.errors import InvalidInput
 from skelmix.validation import whole
 
 SEED_BYTES = 32
+_AT_ONCE = 1 << 20  # coordinates that one thread rotates at a time
 _CONTEXT = b"skelmix rotation signs, version 1\x00"
 
 
@@ -71,7 +73,12 @@ def rotate(
             f"out has shape {result.shape} and dtype {result.dtype}: must be {width} long, {rows.dtype}"
         )
     factor = rows.dtype.type(scale / math.sqrt(width))
-    rotate_rows(rows, rotation_signs(seed, round, width), factor, result)
+    signs = rotation_signs(seed, round, width)
+    step = max(1, _AT_ONCE // width)
+    for_each(
+        range(0, len(rows), step),
+        lambda start: rotate_rows(rows[start : start + step], signs, factor, result[start : start + step]),
+    )
     return result[0] if x.ndim == 1 else result
 
 

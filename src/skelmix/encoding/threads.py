@@ -40,9 +40,10 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
     """job(item) for every item, in no promised order.
 
     Items are pulled in the caller's thread, at most one for each other thread ahead of the work (never with
-    one worker), so a generator of any length needs constant memory; the caller's thread works as well. The
-    first failure stops the pulling and is raised when the jobs under way have ended. The threads live for
-    this call only, which keeps a later fork safe.
+    one worker), so a generator of any length needs constant memory; the caller's thread works as well. A
+    job that calls this again works alone: the cores are taken. The first failure stops the pulling and is
+    raised when the jobs under way have ended. The threads live for this call only, which keeps a later
+    fork safe.
     """
     source = iter(items)
     others = worker_count() - 1
@@ -52,37 +53,40 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
             job(item)
         return
     waiting: SimpleQueue[T] = SimpleQueue()
+    helpers: list[threading.Thread] = []
     failures: list[BaseException] = []
 
     def guarded(item: T) -> None:
         try:
             if not failures:
-                job(item)
+                with at_most(1):
+                    job(item)
         except BaseException as failure:  # handed to the caller below
             failures.append(failure)
 
     def help() -> None:
         while (item := waiting.get()) is not _END:
             guarded(item)
+        waiting.put(_END)  # for the next one
 
-    helpers = [threading.Thread(target=help) for _ in range(others)]
     try:
-        for helper in helpers:
-            helper.start()
         for item in chain(head, source):
-            if waiting.qsize() < others:
-                waiting.put(item)
-            else:
+            if waiting.qsize() >= others:
                 guarded(item)
+            else:
+                waiting.put(item)
+                if len(helpers) < others:
+                    helpers.append(threading.Thread(target=help))
+                    helpers[-1].start()
             if failures:
                 break
         with suppress(Empty):
             while True:
                 guarded(waiting.get_nowait())
-    finally:
-        for _ in helpers:
-            waiting.put(_END)
-        for helper in filter(threading.Thread.is_alive, helpers):
-            helper.join()
+    except BaseException as failure:  # of the source, or an interrupt
+        failures.append(failure)
+    waiting.put(_END)
+    for helper in filter(threading.Thread.is_alive, helpers):
+        helper.join()
     if failures:
         raise failures[0]

@@ -162,17 +162,18 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def l1_sensitivity(self) -> float:
-        """A bound on the L1 norm of what one participant adds to the sum, noise aside."""
+        """A bound on the L1 norm of the vector that the accountant sees, on the integer grid: of a mixture
+        the clipped one, since its rounding is part of the noise; elsewhere the rounded one."""
 
     @property
     @abstractmethod
     def l2_sensitivity(self) -> float:
-        """A bound on the L2 norm of what one participant adds to the sum, noise aside."""
+        """A bound on the L2 norm of the same vector."""
 
     @property
     @abstractmethod
     def linf_sensitivity(self) -> float:
-        """A bound on the coordinates of what one participant adds to the sum, noise aside."""
+        """A bound on the coordinates of the same vector."""
 
     def rdp(self, orders: Sequence[int]) -> RdpCurve:
         """The Rényi divergences at the orders at which the bound holds."""

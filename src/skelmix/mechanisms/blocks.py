@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.encoding.clipping import BadRow
 from skelmix.errors import InvalidInput
 from skelmix.validation import real_vectors
 
 Block = tuple[int, Any]  # number of its first row, rows
+
+
+@contextmanager
+def counted_from(start: int) -> Iterator[None]:
+    """The row that is refused inside, as one of all rows: the first here is number `start`."""
+    try:
+        yield
+    except BadRow as refused:
+        raise BadRow(start + refused.row) from None
 
 
 def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix import validation
-from skelmix.encoding.clipping import clip_l2
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
-from skelmix.mechanisms.blocks import as_blocks, rows_of
+from skelmix.mechanisms.blocks import as_blocks, counted_from, rows_of
+from skelmix.mechanisms.clips import Clipped, L2Clip
 from skelmix.noise.entropy import Entropy, system_entropy
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ class CentralGaussian(Mechanism):
         seen = EncodeStats()
         total = np.zeros(self.dimension)
         rows = max(1, (1 << 18) // self.dimension)
-        for _, block in as_blocks(vectors, rows, self.dimension, ahead=False):
-            clipped, changed, squares = self._clipped(block)
-            total += clipped.sum(axis=0)
-            seen.add(EncodeStats(len(clipped), changed, squared_norms=squares))
+        for start, block in as_blocks(vectors, rows, self.dimension, ahead=False):
+            with counted_from(start):
+                x, clipped = self._clipped(block)
+            total += x.sum(axis=0)
+            seen.add(EncodeStats(len(x), clipped.rows, squared_norms=clipped.squared_norms))
         if seen.participants == 0:
             raise InvalidInput("vectors is empty: at least one participant is needed")
         if participants is not None:
@@ -96,10 +97,9 @@ class CentralGaussian(Mechanism):
             raise InvalidInput(f"total has shape {values.shape}: must be ({self.dimension},) finite numbers")
         return values.copy()
 
-    def _clipped(self, vectors: Any) -> tuple[NDArray[np.float64], int, float]:
-        x = np.array(validation.real_vectors(vectors, self.dimension), np.float64, order="C")
-        changed, squares = clip_l2(x, self.clip_norm)
-        return x, int(changed.sum()), float(squares.sum())
+    def _clipped(self, vectors: Any) -> tuple[NDArray[np.float64], Clipped]:
+        x = np.array(validation.real_vectors(vectors, self.dimension, finite=False), np.float64, order="C")
+        return x, L2Clip().apply(x, self.clip_norm)
 
     @property
     def noise(self) -> float:

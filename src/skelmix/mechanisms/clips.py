@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from skelmix.encoding.clipping import (
     MAX_BOUND,
@@ -29,6 +30,11 @@ class Clipped:
     squared_norms: float
 
 
+def _total(squares: ArrayLike) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.sum(squares))
+
+
 @dataclass(frozen=True)
 class L2Clip:
     """‖x‖₂ <= γΔ and nothing else: all that the certified bound of the mixtures needs.
@@ -46,7 +52,7 @@ class L2Clip:
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
         """Clip the rows of x (n, d) in place."""
         changed, squares = clip_l2(x, radius)
-        return Clipped(int(changed.sum()), 0, float(squares.sum()))
+        return Clipped(int(changed.sum()), 0, _total(squares))
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
         """(L1, L2, L-infinity) bounds of a clipped vector with radius γΔ."""
@@ -78,7 +84,7 @@ class FlatClip:
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
         """Clip the rows of x (n, d) in place."""
         changed, squares = clip_l2(x, radius)
-        return Clipped(int(changed.sum()), clip_linf(x, self.linf), float(squares.sum()))
+        return Clipped(int(changed.sum()), clip_linf(x, self.linf), _total(squares))
 
     def bounds(self, radius: float, dimension: int) -> tuple[float, float, float]:
         """(L1, L2, L-infinity) bounds of a clipped vector with radius γΔ."""
@@ -103,7 +109,7 @@ class MixtureClip:
     kind = "mixture"
 
     def __post_init__(self) -> None:
-        whole(1, linf=self.linf)
+        whole(1, int(MAX_BOUND), linf=self.linf)
         if self.c is not None:
             positive(c=self.c)
 
@@ -113,7 +119,7 @@ class MixtureClip:
 
     def apply(self, x: NDArray[Any], radius: float) -> Clipped:
         """Clip the rows of x (n, d) in place."""
-        squares = math.fsum(sum_of_squares(row) for row in x)
+        squares = _total([sum_of_squares(row) for row in x])
         changed, touched = clip_mixture(x, self.threshold(radius), self.linf)
         return Clipped(int(changed.sum()), touched, squares)
 

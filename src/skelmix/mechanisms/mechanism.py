@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix import validation
-from skelmix.encoding.clipping import BadRow
 from skelmix.encoding.rotation import rotate, unrotate
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.encoding.wrapping import add_rows, unwrap, wire_dtype, wrap, wrapped_coordinates
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
-from skelmix.mechanisms.blocks import Block, as_blocks, rows_of
+from skelmix.mechanisms.blocks import Block, as_blocks, counted_from, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
 from skelmix.noise.laws import BallLaw, Binomial, DiscreteGaussian, Law, Skellam
@@ -38,12 +37,13 @@ _WORTH_A_TABLE = 1 << 22  # draws
 
 
 @contextmanager
-def counted_from(start: int) -> Iterator[None]:
-    """The row that is refused inside, as one of all rows: the first here is number `start`."""
+def lent(sums: SimpleQueue[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+    """One of the sums, for this thread alone."""
+    total = sums.get()
     try:
-        yield
-    except BadRow as refused:
-        raise BadRow(start + refused.row) from None
+        yield total
+    finally:
+        sums.put(total)
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,8 @@ class IntegerMechanism(Mechanism):
 
         def add(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
-            with self._prepared(start, rows, round) as (x, clipped):
-                total = sums.get()
-                try:
-                    self._round_into(x, total, source)
-                finally:
-                    sums.put(total)
+            with self._prepared(start, rows, round) as (x, clipped), lent(sums) as total:
+                self._round_into(x, total, source)
             seen.add(
                 EncodeStats(len(x), clipped.rows, clipped.coordinates, squared_norms=clipped.squared_norms)
             )
@@ -234,9 +230,8 @@ class IntegerMechanism(Mechanism):
             (one, draws), source = part
             with scratch((draws, self.padded_dimension), sampler(one).dtype) as noise:
                 sampler(one).sample(noise.shape, out=noise, entropy=source)
-                total = sums.get()
-                add_rows(noise, total)
-                sums.put(total)
+                with lent(sums) as total:
+                    add_rows(noise, total)
 
         for_each(self._with_entropy(self._draws(law, participants), entropy), draw)
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from skelmix.encoding.participant import encode_rows
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
-from skelmix.mechanisms.blocks import Block
+from skelmix.mechanisms.blocks import Block, counted_from
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
-from skelmix.mechanisms.mechanism import IntegerMechanism, counted_from
+from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy
 from skelmix.noise.laws import Law
 from skelmix.noise.table import ExactSampler

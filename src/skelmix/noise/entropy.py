@@ -96,8 +96,9 @@ class _Keystream:
             self._wipe(rest)
 
     def _wipe(self, count: int) -> None:
-        self._buffer[self._used : self._used + count] = bytes(count)  # what was handed out is not kept
-        self._used += count
+        used = slice(self._used, self._used + count)
+        self._used = used.stop  # first: an interrupt in between must not let zeros be handed out
+        self._buffer[used] = bytes(count)  # what was handed out is not kept
 
 
 class _DerivedKeystream(_Keystream):
