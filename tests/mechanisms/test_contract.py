@@ -256,6 +256,14 @@ def test_reproducible_entropy_repeats_whatever_the_threads(mechanism):
         assert wide.encode(x, round=0).tobytes() != wide.encode(x, round=0).tobytes()
 
 
+def test_lengths_whose_squares_overflow_when_added_are_clipped(mechanism):
+    x = np.zeros((2, D))
+    x[:, 0] = 1.2e154 / mechanism.scale
+    stats = EncodeStats()
+    assert np.isfinite(mechanism.decode(mechanism.encode_sum(x, round=0, stats=stats), round=0)).all()
+    assert stats.clipped_rows == 2
+
+
 def test_bad_vectors_are_refused(mechanism):
     x = vectors()
     for value in (np.nan, np.inf, -np.inf):
@@ -264,6 +272,8 @@ def test_bad_vectors_are_refused(mechanism):
         for call in (mechanism.encode, mechanism.encode_sum):
             with pytest.raises(InvalidInput):
                 call(bad, round=0)
+        with pytest.raises(InvalidInput, match="in row 2,"):
+            mechanism.encode_sum(iter([bad[:1], bad[1:]]), round=0)
     wrong = [x[:, :-1], x[0, :-1], np.zeros((0, D)), x[None], x.astype(complex), x.astype(str), np.float64(3)]
     for bad in wrong:
         with pytest.raises(InvalidInput):
