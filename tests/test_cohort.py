@@ -1,5 +1,6 @@
 """How the noise of a round is divided among its participants."""
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -35,3 +36,29 @@ def test_the_noise_of_a_full_cohort_does_not_tell_its_size(tolerance, colluding)
 def test_a_cohort_of_whom_nobody_is_left_has_no_shares():
     with pytest.raises(sk.errors.InvalidInput, match="colluding = 9"):
         sk.Cohort(10, 10, dropout_tolerance=0.1, colluding=9, sampling="none")
+
+
+@pytest.mark.parametrize(
+    ("cohort", "edges"),
+    [
+        (sk.Cohort(6, 30), (0, 1)),  # a sum over one may or may not be opened
+        (sk.Cohort(12, 30, dropout_tolerance=0.2, colluding=3), (3,)),
+        (sk.Cohort(12, 30, dropout_tolerance=0.25, colluding=3), (4,)),
+    ],
+)
+def test_the_chance_that_opening_tells_who_was_sampled(cohort, edges):
+    q, others = cohort.sampling_probability, cohort.population - 1
+    for short in edges:
+        assert cohort.shares(short) == 0 or short == 1
+        assert cohort.shares(short + 1) > 0
+    likely = max(math.comb(others, k) * q**k * (1 - q) ** (others - k) for k in edges)
+    assert cohort.tell_tale(7) == pytest.approx(7 * q * likely, rel=2e-3)
+    assert cohort.tell_tale(7) > 7 * q * likely
+    for sampling in ("fixed", "poisson"):
+        expected = 30 if sampling == "poisson" else cohort.expected
+        assert sk.Cohort(expected, 30, sampling=sampling).tell_tale(7) == 0
+
+
+def test_a_sum_over_one_of_several_is_not_opened():
+    cohort = sk.Cohort(40, 1000, dropout_tolerance=0.9)
+    assert [cohort.min_survivors(sampled) for sampled in (0, 1, 2, 3, 30)] == [1, 1, 2, 2, 3]

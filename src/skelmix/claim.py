@@ -48,25 +48,26 @@ def claim(
             f"bound = {bound!r}: {mechanism.name} with this clip has {', '.join(allowed)}; "
             "take one of them or 'tight'"
         )
-    usable = usable_bounds(allowed, cohort, delta)
+    left = spendable(delta, cohort, rounds)
+    usable = usable_bounds(allowed, cohort, left)
     if bound in ("gdp", "flat", "pld") and bound not in usable and cohort.sampling == "poisson":
         raise InvalidInput(
-            f"delta = {delta:g}: privacy-loss distributions of sampled rounds are trusted down to 1e-9 only; "
+            f"delta = {left:g}: privacy-loss distributions of sampled rounds are trusted down to 1e-9 only; "
             "raise delta, or account with bound='rdp'"
         )
     names = usable if bound == "tight" else (bound,)
-    claims = [_epsilon(mechanism, name, cohort, rounds, delta, slack) for name in names]
+    claims = [_epsilon(mechanism, name, cohort, rounds, left, slack) for name in names]
     best = min(claims, key=lambda one: one.epsilon)
     stated, missing = best.certificate, ""
     if stated is None:
         stated, missing = _gaussian_statement(
-            mechanism, claims, lambda: slack or _own_slack(mechanism, cohort, rounds, delta)
+            mechanism, claims, lambda: slack or _own_slack(mechanism, cohort, rounds, left)
         )
     return PrivacyReport(
         epsilon=best.epsilon,
         delta=delta,
         bound=best.bound,
-        epsilon_aggregator=max(best.epsilon, _unamplified(mechanism, best, rounds, delta)),
+        epsilon_aggregator=max(best.epsilon, _unamplified(mechanism, best, rounds, left)),
         rounds=rounds,
         sampling=cohort.sampling,
         sampling_probability=cohort.sampling_probability,
@@ -78,6 +79,20 @@ def claim(
         mu_by=stated.kind if stated else None,
         mu_missing=missing,
     )
+
+
+def spendable(delta: float, cohort: Cohort, rounds: int) -> float:
+    """What is left of δ for the noise, after the rounds that tell by opening whom they sampled
+    (`Cohort.tell_tale`): in the others amplification holds. Raises `PrivacyUnattainable` when nothing is."""
+    told = cohort.tell_tale(rounds)
+    if told >= delta:
+        raise PrivacyUnattainable(
+            f"cohorts of {cohort.expected} of {cohort.population} on average, {cohort.colluding} colluding: "
+            f"with probability {told:.2g}, above delta = {delta:g}, a round opens only because one "
+            "participant was sampled, which tells it; expect more participants, or take sampling 'fixed' or "
+            "'none'"
+        )
+    return delta - told
 
 
 def usable_bounds(names: tuple[str, ...], cohort: Cohort, delta: float) -> tuple[str, ...]:

@@ -76,8 +76,9 @@ class Cohort:
         return self.expected / self.population
 
     def min_survivors(self, sampled: int) -> int:
-        """Fewest participants, of `sampled` that started, with whom a sum may be opened."""
-        return max(1, math.ceil(sampled * self._kept))
+        """Fewest participants, of `sampled` that started, with whom a sum may be opened: never one of
+        several."""
+        return max(1, min(2, sampled), math.ceil(sampled * self._kept))
 
     def shares(self, sampled: int) -> Fraction:
         """By how much the noise of a round is divided among `sampled` participants: what is certain to be in
@@ -88,6 +89,28 @@ class Cohort:
         does not tell whether somebody was sampled.
         """
         return max(Fraction(0), sampled * self._kept - self.colluding)
+
+    def tell_tale(self, rounds: int) -> float:
+        """Upper bound on the probability that in one of `rounds` rounds a given participant was sampled and
+        made the cohort just large enough to be opened: that it opened then tells that it was there.
+
+        Without the participant it was one short: nobody, or one where no sum over one is opened, or as many
+        as may collude. 0 unless cohorts are Poisson samples: the size of any other is known beforehand.
+        """
+        if self.sampling != "poisson" or self.expected == self.population:
+            return 0.0
+        short = math.floor(self.colluding / self._kept)
+        likely = max(self._log_others(short), self._log_others(max(1, short)))
+        mass = math.exp(min(0.0, likely))
+        return min(1.0, 1.001 * rounds * self.sampling_probability * mass)  # 1.001: errors of lgamma
+
+    def _log_others(self, size: int) -> float:
+        """The logarithm of the probability that a Poisson sample of all but one has this size."""
+        q, rest = self.sampling_probability, self.population - 1 - size
+        if rest < 0:
+            return -math.inf
+        ways = math.lgamma(self.population) - math.lgamma(size + 1) - math.lgamma(rest + 1)
+        return ways + size * math.log(q) + rest * math.log1p(-q)
 
     @property
     def whole_shares(self) -> int:

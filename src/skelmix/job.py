@@ -10,7 +10,15 @@ from typing import Any
 from skelmix import validation
 from skelmix.accounting import calibration, closed_form, gaussian_dp
 from skelmix.accounting.prediction import PredictedError, predict
-from skelmix.claim import LARGEST_CERTIFIED, Cohort, PrivacyTarget, claim, rdp_epsilon, usable_bounds
+from skelmix.claim import (
+    LARGEST_CERTIFIED,
+    Cohort,
+    PrivacyTarget,
+    claim,
+    rdp_epsilon,
+    spendable,
+    usable_bounds,
+)
 from skelmix.encoding.rotation import padded
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms import (
@@ -78,6 +86,11 @@ class Job:
             )
 
     @property
+    def left(self) -> PrivacyTarget:
+        """The target that the noise has to meet, after what the cohort's size may tell."""
+        return PrivacyTarget(self.target.epsilon, spendable(self.target.delta, self.cohort, self.rounds))
+
+    @property
     def bounds(self) -> tuple[str, ...]:
         """The bounds to try, the likely best first. A baseline has the literature's own under any such
         name."""
@@ -85,7 +98,7 @@ class Job:
         if self.bound == "tight":
             # the paper's own bound goes with the paper's own clip: not a rival of the others
             certified = tuple(one for one in known if one != "paper" or name not in ("smm", "dgm"))
-            return usable_bounds(certified, self.cohort, self.target.delta)
+            return usable_bounds(certified, self.cohort, self.left.delta)
         if self.bound in known:
             return (self.bound,)
         if self.bound in ("paper", "rdp"):

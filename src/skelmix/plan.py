@@ -218,7 +218,7 @@ def plan(
     made, by = at_best_scale(job) if scale is None else at_scale(job, scale)
     if not allow_wrapping and too_wide(made, cohort):
         raise BitsTooFew(refusal(job, made, scale is not None))
-    chosen = _finish(target, cohort, rounds, made, by, alignment, slack_budget(target, cohort, rounds))
+    chosen = _finish(target, cohort, rounds, made, by, alignment, slack_budget(job.left, cohort, rounds))
     if not chosen.report.epsilon <= target.epsilon:
         raise PrivacyUnattainable(
             f"epsilon = {target.epsilon:g}: the calibrated noise gives {chosen.report.epsilon:.6g} when "

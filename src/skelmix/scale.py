@@ -98,7 +98,7 @@ def _calibrated(job: Job, bound: str, scale: float, below: float = math.inf) -> 
         bound=bound,
         cohort=job.cohort,
         rounds=job.rounds,
-        target=job.target,
+        target=job.left,
         multiplier=job.multiplier,
         below=below,
     )

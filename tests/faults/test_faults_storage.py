@@ -113,7 +113,7 @@ def test_a_directory_that_cannot_be_written_is_named():
         lambda: make(UNWRITABLE),
         lambda: RunLock(UNWRITABLE),
         lambda: Ledger(UNWRITABLE / "ledger.jsonl", plan_digest="a" * 64, budget=3),
-        lambda: save(UNWRITABLE / "checkpoint.pt", Checkpoint(0, "", {}, {})),
+        lambda: save(UNWRITABLE / "checkpoint.pt", Checkpoint(0, "", True, {}, {})),
         lambda: write_atomically(UNWRITABLE / "plan.json", b"{}"),
         lambda: ResultFile(UNWRITABLE / "table.csv", ["a"], ["b"]).__enter__(),
     ):
@@ -194,7 +194,7 @@ def test_a_checkpoint_of_another_run_or_model_is_refused(finished, tmp_path):
         resume(tmp_path)
     save(
         tmp_path / "checkpoint.pt",
-        Checkpoint(own.round, own.ledger_head, {"other": torch.zeros(3)}, own.optimizer),
+        Checkpoint(own.round, own.ledger_head, True, {"other": torch.zeros(3)}, own.optimizer),
     )
     with pytest.raises(CorruptState, match="another model"):
         resume(tmp_path)

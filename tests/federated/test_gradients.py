@@ -14,6 +14,7 @@ from skelmix.federated.gradients import Gradients, LocalSteps, dimension, set_gr
 
 MLP = lambda: nn.Sequential(nn.Linear(12, 7), nn.ReLU(), nn.Linear(7, 3))  # noqa: E731
 DEEP = lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 5, bias=False), nn.Tanh(), nn.Linear(5, 3))  # noqa: E731
+OVERWRITING = lambda: nn.Sequential(nn.Linear(12, 7), nn.ReLU(inplace=True), nn.Linear(7, 3))  # noqa: E731
 CNN = lambda: nn.Sequential(  # noqa: E731
     nn.Unflatten(1, (1, 3, 4)),
     nn.Conv2d(1, 4, 2),
@@ -43,7 +44,7 @@ def collected(gradients, clients, participants):
     return np.concatenate([block.copy() for block in gradients.blocks(clients, np.asarray(participants))])
 
 
-@pytest.mark.parametrize("build", [MLP, DEEP, CNN])
+@pytest.mark.parametrize("build", [MLP, DEEP, OVERWRITING, CNN])
 @pytest.mark.parametrize("per_participant", [1, 3])
 def test_blocks_equal_a_loop_over_participants(build, per_participant, monkeypatch):
     torch.manual_seed(0)
@@ -54,6 +55,15 @@ def test_blocks_equal_a_loop_over_participants(build, per_participant, monkeypat
     participants = np.arange(1, len(clients))
     got = collected(Gradients(model, cross_entropy), clients, participants)
     np.testing.assert_allclose(got, loop(model, cross_entropy, clients, participants), rtol=2e-5, atol=1e-6)
+
+
+def test_linear_layers_over_sequences():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    inputs, _ = data()
+    clients = Clients(inputs.reshape(23, 3, 4), torch.zeros(23, 3, 3))
+    got = collected(Gradients(model, mse_loss), clients, [0, 5])
+    np.testing.assert_allclose(got, loop(model, mse_loss, clients, [0, 5]), rtol=2e-5, atol=1e-6)
 
 
 def test_both_roads_give_the_same_numbers():

@@ -28,11 +28,16 @@ def plan_for(prepared):
     )
 
 
+def finished(prepared, directory):
+    trainer = prepared.trainer(plan_for(prepared), directory)
+    return runs.finish(trainer, directory, prepared.settings, Spent(trainer.plan))
+
+
 @pytest.mark.parametrize("seed", [None, 4])
 def test_a_run_leaves_a_report_that_needs_no_network_and_says_whether_it_was_private(images, tmp_path, seed):
     settings = runs.RunSettings(dataset=images, seed=seed, evaluate_every=2, lr=0.05)
     prepared = runs.Prepared(settings)
-    result, summary = runs.finish(prepared.trainer(plan_for(prepared), tmp_path), tmp_path, settings)
+    result, summary = finished(prepared, tmp_path)
     keys = {
         "accuracy",
         "epsilon",
@@ -48,6 +53,8 @@ def test_a_run_leaves_a_report_that_needs_no_network_and_says_whether_it_was_pri
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
     rows = list(csv.DictReader((tmp_path / "metrics.csv").read_text().splitlines()))
     assert [row["round"] for row in rows] == list("123456")
+    assert {row["private"] for row in rows} == {str(seed is None)}
+    assert json.loads((tmp_path / "config.json").read_text())["private"] == (seed is None)
     claimed = json.loads((tmp_path / "privacy.json").read_text())
     for text in (page, claimed["statement"]):
         assert ("NOT PRIVATE" in text) == (seed is not None)

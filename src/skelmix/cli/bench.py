@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from skelmix.cli.console import emit, err
-from skelmix.errors import MissingExtra
 
 BENCHMARKS = {
     "noise": "Exact sampling beside NumPy, the bare keystream and the slow exact samplers.",
@@ -25,13 +24,7 @@ Clients = Annotated[
 
 
 def _run(module: str, as_json: bool, **options: Any) -> None:
-    try:
-        bench = import_module(f"skelmix.{module}")
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "flwr"):
-            raise
-        extra = "flower" if error.name == "flwr" else "torch"
-        raise MissingExtra(f"{error.name} is not installed: pip install 'skelmix[{extra}]'") from error
+    bench = import_module(f"skelmix.{module}")
     with err.status(f"{module}: measuring"):
         result = bench.run(**options)
     emit(result, bench.table(result), as_json=as_json)

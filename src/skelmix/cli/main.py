@@ -16,6 +16,7 @@ import typer
 from skelmix import __version__
 from skelmix.errors import SkelmixError
 
+EXTRAS = {"torch": "torch", "flwr": "flower"}  # module: the extra that brings it
 COMMANDS = ("plan", "account", "sum", "train", "data", "reproduce", "bench", "audit")
 
 app = typer.Typer(
@@ -63,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         if debug:
             raise
         _say(" ".join(error.format_message().split()))
+        raise SystemExit(2) from None
+    except ModuleNotFoundError as error:
+        if debug or error.name not in EXTRAS:
+            raise
+        _say(f"{error.name} is not installed: pip install 'skelmix[{EXTRAS[error.name]}]'")
         raise SystemExit(2) from None
     except (SkelmixError, OSError) as error:
         if debug:

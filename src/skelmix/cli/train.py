@@ -31,6 +31,7 @@ def _option(help: str, *names: str, panel: str = _RUN) -> Any:
 def register(app: typer.Typer) -> None:
     @app.command()
     def train(
+        context: typer.Context,
         dataset: Annotated[str, _option("mnist, fashion-mnist, or a directory of idx files.")] = "mnist",
         model: Annotated[str, _option("mlp (the paper's), cnn, or package.module:factory.")] = "mlp",
         optimizer: Annotated[str, _option("adam, adamw, sgd or momentum.")] = "adam",
@@ -67,7 +68,13 @@ def register(app: typer.Typer) -> None:
             _option("dpsgd: train it beside, accounted the same way; or by dpsgd-pld, dpsgd-rdp."),
         ] = "",
         directory: Annotated[Path | None, _option("Run directory; default runs/<time>.")] = None,
-        resume: Annotated[Path | None, _option("Continue the run in this directory.")] = None,
+        resume: Annotated[
+            Path | None, _option("Continue the run in this directory, with the settings it has.")
+        ] = None,
+        diagnostics: Annotated[
+            bool,
+            _option("Keep cohort sizes, norms and clipped and wrapped fractions, which no noise protects."),
+        ] = True,
         tensorboard: Annotated[bool, _option("Write TensorBoard logs too, when installed.")] = False,
         as_json: opt.Json = False,
     ) -> None:
@@ -79,6 +86,7 @@ def register(app: typer.Typer) -> None:
         from skelmix.federated.runs import RunSettings, read_settings
 
         if resume is not None:
+            _alone(context)
             row = _one(read_settings(resume), None, resume, tensorboard, resume=True)
             emit(row, _readable([row]), as_json=as_json)
             return
@@ -98,9 +106,10 @@ def register(app: typer.Typer) -> None:
         rows = []
         for kind, extra in kinds.items():
             for seed in _seeds(seeds):
+                summed = secure if kind == mechanism else "ideal"  # the baseline trusts its aggregator
                 settings = RunSettings(
-                    dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, secure,
-                    dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None,
+                    dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, summed,
+                    dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None, diagnostics,
                 )  # fmt: skip
                 single = len(kinds) == 1 and len(_seeds(seeds)) == 1
                 place = root if single else root / (kind if seed is None else f"{kind}-seed{seed}")
@@ -109,13 +118,30 @@ def register(app: typer.Typer) -> None:
         emit(first if len(rows) == 1 else first | {"runs": rows}, _readable(rows), as_json=as_json)
 
 
+def _alone(context: typer.Context) -> None:
+    """`--resume` takes a run's own settings: any other would be ignored in silence."""
+    from click.core import ParameterSource
+
+    from skelmix.errors import InvalidInput
+
+    given = {
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if others := sorted(given - {"resume", "tensorboard", "as_json"}):
+        words = ", ".join("--" + name.replace("_", "-") for name in others)
+        raise InvalidInput(f"{words}: a resumed run keeps its settings; leave it out, or start another run")
+
+
 def _seeds(text: str) -> list[int | None]:
     from skelmix.errors import InvalidInput
 
     try:
-        return [int(word) for word in text.split(",")] if text else [None]
+        found: list[int | None] = [int(word) for word in text.split(",")] if text else [None]
     except ValueError as error:
         raise InvalidInput(f"seeds = {text!r}: give whole numbers, such as 1,2,3") from error
+    if len(set(found)) < len(found):
+        raise InvalidInput(f"seeds = {text!r}: give each once; the same seed gives the same run")
+    return found
 
 
 def _one(
@@ -124,14 +150,16 @@ def _one(
     """One run from its settings to its summary, with live progress on stderr."""
     from skelmix.federated import report, runs
 
+    report.script()  # what the report needs is missed now, not after the budget is spent
     with err.status("preparing data, model and plan"):
         prepared = runs.Prepared(settings)
         plan: Plan | None = None
         if plans is not None:
             plan = opt.build_plan(**plans, dimension=prepared.dimension, population=prepared.population)
-        callbacks = [runs.tensorboard(place)] if tensorboard else []
-        trainer = prepared.trainer(plan, place, resume=resume, callbacks=callbacks)
-        spent = report.Spent(trainer.plan) if err.is_terminal else None
+        trainer = prepared.trainer(plan, place, resume=resume)
+        spent = report.Spent(trainer.plan)
+        if tensorboard:
+            trainer.callbacks += (runs.tensorboard(place, trainer, spent),)
     if not trainer.private:
         err.print("[bold red]NOT PRIVATE:[/] a seed makes this run repeatable, for anybody who knows it")
     for warning in trainer.plan.warnings:
@@ -142,23 +170,24 @@ def _one(
         )
         live = _Live(spent)
         trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=live(record)),)
-        result, summary = runs.finish(trainer, place, settings)
+        result, summary = runs.finish(trainer, place, settings, spent)
     err.print(result.report.card(), markup=False, highlight=False)
+    if settings.diagnostics:
+        err.print(report.UNPROTECTED, highlight=False)
     return summary
 
 
 class _Live:
     """The note beside the progress bar: last accuracy, ε so far, wrapped and clipped fractions, speed."""
 
-    def __init__(self, spent: Spent | None) -> None:
+    def __init__(self, spent: Spent) -> None:
         self.spent, self.accuracy = spent, ""
 
     def __call__(self, record: dict[str, Any]) -> str:
         if "accuracy" in record:
             self.accuracy = f"acc {record['accuracy']:.4f}"
         parts = [self.accuracy] if self.accuracy else []
-        if self.spent is not None:
-            parts.append(f"ε≤{self.spent.after(record['round']):.3g}")
+        parts.append(f"ε≤{self.spent.after(record['round']):.3g}")
         for name, label in (("wrapped_fraction", "wrapped"), ("clipped_fraction", "clipped")):
             if name in record:
                 parts.append(f"{label} {record[name]:.2%}")

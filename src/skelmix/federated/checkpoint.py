@@ -20,10 +20,11 @@ _HEAD = b"skelmix checkpoint 1\n"  # then the SHA-256 of the rest, then what tor
 @dataclass(frozen=True)
 class Checkpoint:
     """State after `round` rounds. `ledger_head` is the digest of the ledger's line of the last one (or its
-    header)."""
+    header). private: False after reproducible randomness."""
 
     round: int
     ledger_head: str
+    private: bool
     model: dict[str, Any]
     optimizer: dict[str, Any]
     scheduler: dict[str, Any] | None = None
@@ -51,7 +52,7 @@ def load(path: Path) -> Checkpoint | None:
         found = Checkpoint(**torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
     except Exception as error:  # a forged file may fail anywhere in the reader, in any way
         raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: {error}") from error
-    kinds = (int, str, dict, dict, dict | None, list)
+    kinds = (int, str, bool, dict, dict, dict | None, list)
     values = (getattr(found, name) for name in Checkpoint.__dataclass_fields__)
     if not all(isinstance(value, kind) for value, kind in zip(values, kinds, strict=True)) or found.round < 0:
         raise CorruptState(f"{path} is not a checkpoint of skelmix: a field has another type")

@@ -119,7 +119,7 @@ class Gradients:
         The receiver may change a block in place. No participants: no block. Order may differ from
         `participants`.
         """
-        if self._layered is not None:
+        if self._layered is not None and self._of_vectors(clients):
             yield from self._layered_blocks(self._layered, clients, participants)
             return
         for inputs, targets in clients.batches(participants, limit=len(self._buffer)):
@@ -129,6 +129,10 @@ class Gradients:
             else:
                 self._write(self._change(self.local, inputs, targets), out)
             yield out.numpy()
+
+    def _of_vectors(self, clients: Clients) -> bool:
+        """Whether linear layers see one vector a record: the inputs are such, or are flattened first."""
+        return clients.inputs.dim() == 2 or isinstance(next(self.model.children()), nn.Flatten)
 
     def _layered_blocks(
         self, layered: Callable[[Tensor, Tensor], Writer], clients: Clients, participants: NDArray[np.int64]

@@ -37,6 +37,8 @@ def _stack(model: nn.Module) -> list[nn.Module] | None:
         flattening = place == 0 and type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
         if not (plain_linear or flattening or type(layer) in _ELEMENTWISE):
             return None
+        if getattr(layer, "inplace", False):  # it overwrites the outputs whose slopes are wanted
+            return None
         if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
             return None
     tied = len({id(p) for layer in layers for p in layer.parameters()}) < sum(

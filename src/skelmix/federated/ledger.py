@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput, StorageFailed
+from skelmix.noise.entropy import system_entropy
 from skelmix.validation import whole
 
 _START = "0" * 64
@@ -93,7 +94,8 @@ class RunLock:
         except OSError as error:
             self._file.close()
             raise CorruptState(
-                f"{directory} is in use by another process: wait for it, or choose another"
+                f"{directory} is in use by another process, or by a Trainer that is still open: wait for "
+                "the one, close() the other, or choose another directory"
             ) from error
 
     def close(self) -> None:
@@ -171,7 +173,8 @@ class Ledger:
 
     def _open(self, path: Path) -> None:
         if not path.exists():
-            line, digest = _line(_START, self._header)
+            run = system_entropy().bytes(16).hex()  # so that no other run's checkpoint fits this ledger
+            line, digest = _line(_START, self._header | {"run": run})
             write_atomically(path, line)
             self.heads = [digest]
         else:
@@ -185,7 +188,7 @@ class Ledger:
             raise CorruptState(
                 f"{path} does not begin as a ledger: it is damaged or not one; do not train on"
             )
-        if {**self._header, "previous": _START} != header[0]:
+        if not self._header.items() <= header[0].items():
             raise CorruptState(
                 f"{path} belongs to another plan, budget or kind of run: resume with the plan it was made for"
             )

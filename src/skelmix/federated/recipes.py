@@ -114,7 +114,7 @@ class Accuracy:
         self.inputs, self.targets = pixels_of(images.test_images), torch.from_numpy(images.test_labels.copy())
 
     def __call__(self, model: nn.Module) -> float:
-        training = model.training
+        modes = {module: module.training for module in model.modules()}
         model.eval()
         try:
             with torch.inference_mode():
@@ -123,5 +123,6 @@ class Accuracy:
                     for x, y in zip(self.inputs.split(2048), self.targets.split(2048), strict=True)
                 )
         finally:
-            model.train(training)
+            for module, training in modes.items():  # each its own: some layers may be frozen
+                module.training = training
         return right / len(self.targets)

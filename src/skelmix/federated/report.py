@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -13,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from skelmix.claim import claim
 from skelmix.errors import MissingExtra
-from skelmix.federated.ledger import write_atomically
+from skelmix.federated.ledger import storing, write_atomically
 
 if TYPE_CHECKING:
-    from skelmix.federated.trainer import Record, RunResult
+    from skelmix.federated.trainer import Record, RunResult, Trainer
     from skelmix.plan import Plan
 
 COLUMNS = (
-    "round", "opened", "sampled", "survivors", "accuracy", "epsilon", "rms_norm", "clipped_fraction",
-    "wrapped_fraction", "mse", "seconds",
+    "round", "private", "opened", "sampled", "survivors", "accuracy", "epsilon", "rms_norm",
+    "clipped_fraction", "wrapped_fraction", "mse", "seconds",
 )  # fmt: skip
 UNPROTECTED = (
-    "Norms, clipping, wrapping and measured error are diagnostics of this simulation, computed from the "
-    "participants' data without noise. The guarantee does not cover them: do not publish them for real data."
+    "Cohort sizes, times, norms, clipping, wrapping and measured error are diagnostics of this simulation, "
+    "computed from the sample and the participants' data without noise. The guarantee does not cover them: "
+    "do not publish them for real data, or train with --no-diagnostics."
 )
+NOT_PRIVATE = "NOT PRIVATE: this run used a seed. Whoever knows the seed can subtract all the noise."
 
 
 class Spent:
@@ -58,9 +62,7 @@ def statement(plan: Plan, result: RunResult) -> str:
     report = replace(plan.report, reproducible=not result.private)
     lines = [report.card()]
     if not result.private:
-        lines.insert(
-            0, "NOT PRIVATE: this run used a seed. Whoever knows the seed can subtract all the noise.\n"
-        )
+        lines.insert(0, NOT_PRIVATE + "\n")
     if plan.mechanism.name == "gaussian":
         lines.append(
             "  - The aggregator is trusted with everybody's vector: central, not distributed, privacy."
@@ -71,21 +73,43 @@ def statement(plan: Plan, result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def metrics_csv(history: list[Record], spent: Spent) -> str:
+def metrics_csv(history: Sequence[Record], spent: Spent, private: bool, *, header: bool = True) -> str:
     """One line a round; cells that were not measured are empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    if header:
+        writer.writeheader()
     for record in history:
-        writer.writerow(record | {"epsilon": spent.after(record["round"])})
+        writer.writerow(record | {"epsilon": spent.after(record["round"]), "private": private})
     return text.getvalue()
 
 
-def write(directory: Path, plan: Plan, result: RunResult, config: dict[str, Any]) -> Path:
+@contextmanager
+def live_metrics(path: Path, trainer: Trainer, spent: Spent) -> Iterator[None]:
+    """Within the block, every round that the trainer finishes adds its line to the file."""
+    with storing(path):
+        file = path.open("w")
+    with file:
+
+        def add(records: Sequence[Record], header: bool = False) -> None:
+            with storing(path):
+                file.write(metrics_csv(records, spent, trainer.private, header=header))
+                file.flush()
+
+        add(trainer.history, header=True)
+        before = trainer.callbacks
+        trainer.callbacks += (lambda _, record: add([record]),)
+        try:
+            yield
+        finally:
+            trainer.callbacks = before
+
+
+def write(directory: Path, plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) -> Path:
     """Write metrics.csv, privacy.json and report.html into the run's directory; returns the path of the
     report."""
-    spent = Spent(plan)
-    write_atomically(directory / "metrics.csv", metrics_csv(result.history, spent).encode())
+    content = metrics_csv(result.history, spent, result.private)
+    write_atomically(directory / "metrics.csv", content.encode())
     claimed = result.report.to_dict() | {"private": result.private, "statement": statement(plan, result)}
     write_atomically(directory / "privacy.json", json.dumps(claimed, indent=1).encode())
     path = directory / "report.html"
@@ -93,13 +117,18 @@ def write(directory: Path, plan: Plan, result: RunResult, config: dict[str, Any]
     return path
 
 
-def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) -> str:
-    """One page without any reference to the network: figures, the predicted and the measured error, the
-    statement."""
+def script() -> str:
+    """What draws the figures, to be put into the page. Raises `MissingExtra` where it is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtra("the HTML report needs plotly: pip install 'skelmix[plot]'") from error
+    return str(get_plotlyjs())
+
+
+def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) -> str:
+    """One page without any reference to the network: figures, the predicted and the measured error, the
+    statement."""
     rows = [("accuracy", "—" if result.accuracy is None else f"{result.accuracy:.4f}")]
     rows += [(name, f"{value:.6g}") for name, value in _errors(plan, result)]
     rows += [(str(key), str(value)) for key, value in config.items()]
@@ -109,7 +138,7 @@ def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) ->
     <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
     th{{text-align:left;padding-right:2rem;font-weight:500}}pre{{background:#f4f4f4;padding:1rem;white-space:pre-wrap}}
     .warn{{background:#b00;color:#fff;padding:.5rem 1rem;font-weight:700}}</style>
-    <script>{get_plotlyjs()}</script></head><body><h1>Training run</h1>{banner}
+    <script>{script()}</script></head><body><h1>Training run</h1>{banner}
     <h2>Privacy</h2><pre>{escape(statement(plan, result))}</pre> {_figures(plan, result.history, spent)}
     <p>{escape(UNPROTECTED)}</p><h2>Numbers</h2><table>{table}</table></body></html>"""
 

@@ -4,7 +4,6 @@ calls."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from skelmix.errors import CorruptState, InvalidInput, MissingExtra
 from skelmix.federated import report
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import LocalSteps, dimension
-from skelmix.federated.ledger import write_atomically
+from skelmix.federated.ledger import storing, write_atomically
 from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of
 from skelmix.federated.trainer import Callback, RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
@@ -32,7 +31,7 @@ class RunSettings:
 
     records: records a participant holds. skew: concentration of a Dirichlet label skew, None for shuffled
     records. ids: a file that says whose each training record is, instead of both. local_steps: gradient
-    steps a participant takes itself; 1 sends its gradient.
+    steps a participant takes itself; 1 sends its gradient. diagnostics: keep the unprotected measurements.
     """
 
     dataset: str = "mnist"
@@ -49,6 +48,7 @@ class RunSettings:
     evaluate_every: int = 50
     checkpoint_every: int = 20
     ids: str | None = None
+    diagnostics: bool = True
 
     def partition(self, images: Images) -> Partition | None:
         count = len(images.train_labels)
@@ -62,6 +62,11 @@ class RunSettings:
                 )
             return by_id(ids)
         if self.skew is not None:
+            if self.records == 1:
+                raise InvalidInput(
+                    f"skew = {self.skew:g}: a participant with one record has no labels to skew; "
+                    "raise records, or leave out skew"
+                )
             return label_skew(images.train_labels, count // self.records, self.skew)
         return None if self.records == 1 else equal_shares(count, self.records)
 
@@ -77,9 +82,7 @@ class Prepared:
         self.model = build_model(settings.model, pixels=pixels, classes=classes, seed=settings.seed)
         self.dimension, self.population = dimension(self.model), len(self.clients)
 
-    def trainer(
-        self, plan: Plan | None, directory: Path, *, resume: bool = False, callbacks: Sequence[Callback] = ()
-    ) -> Trainer:
+    def trainer(self, plan: Plan | None, directory: Path, *, resume: bool = False) -> Trainer:
         """A trainer for a fresh run of the plan, or for the run that the directory holds."""
         chosen = self.settings
         options: dict[str, Any] = {
@@ -88,7 +91,7 @@ class Prepared:
             "secure": chosen.secure,
             "dropout_rate": chosen.dropout_rate,
             "checkpoint_every": chosen.checkpoint_every,
-            "callbacks": callbacks,
+            "measure": chosen.diagnostics,
             "local": LocalSteps(chosen.local_steps, chosen.local_lr) if chosen.local_steps > 1 else None,
             "entropy": None if chosen.seed is None else ReproducibleEntropy(chosen.seed),
         }
@@ -98,9 +101,12 @@ class Prepared:
             return Trainer.resume(directory, *parts, optimizer, **options)
         if plan is None:
             raise InvalidInput("a fresh run needs a plan")
-        trainer = Trainer(*parts, plan, optimizer, run_directory=directory, **options)
-        write_atomically(directory / "config.json", json.dumps(asdict(chosen), indent=1).encode())
-        return trainer
+        if not (directory / "ledger.jsonl").exists():  # before it: a run that is killed here can begin again
+            with storing(directory):
+                directory.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(asdict(chosen) | {"private": chosen.seed is None}, indent=1)
+            write_atomically(directory / "config.json", text.encode())
+        return Trainer(*parts, plan, optimizer, run_directory=directory, **options)
 
 
 def read_settings(directory: Path) -> RunSettings:
@@ -111,15 +117,21 @@ def read_settings(directory: Path) -> RunSettings:
             f"{directory} has no config.json: it is not the directory of a run of `skelmix train`"
         )
     try:
-        return RunSettings(**json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+        settings = json.loads(path.read_text())
+        del settings["private"]
+        return RunSettings(**settings)
+    except (ValueError, TypeError, KeyError) as error:
         raise CorruptState(f"{path} is damaged: {error}") from error
 
 
-def finish(trainer: Trainer, directory: Path, settings: RunSettings) -> tuple[RunResult, dict[str, Any]]:
-    """Run to the end, write the report, and sum the run up: the object that `--json` prints."""
-    result = trainer.run()
-    page = report.write(directory, trainer.plan, result, asdict(settings) | _plan_rows(trainer.plan))
+def finish(
+    trainer: Trainer, directory: Path, settings: RunSettings, spent: report.Spent
+) -> tuple[RunResult, dict[str, Any]]:
+    """Run to the end, write the report, and sum the run up: the object that `--json` prints. metrics.csv
+    grows round by round."""
+    with report.live_metrics(directory / "metrics.csv", trainer, spent):
+        result = trainer.run()
+    page = report.write(directory, trainer.plan, result, asdict(settings) | _plan_rows(trainer.plan), spent)
     return result, {
         "accuracy": result.accuracy,
         "epsilon": result.report.epsilon,
@@ -134,6 +146,7 @@ def finish(trainer: Trainer, directory: Path, settings: RunSettings) -> tuple[Ru
         "mechanism": trainer.plan.mechanism.name,
         "bound": result.report.bound,
         "seed": settings.seed,
+        "unprotected": [name for name in ("wrapped_fraction",) if result.wrapped_fraction is not None],
     } | _both_accountings(trainer.plan, result)
 
 
@@ -160,18 +173,21 @@ def _plan_rows(plan: Plan) -> dict[str, Any]:
     return {"mechanism": mechanism.name} | {name: getattr(mechanism, name) for name in kept} | cohort
 
 
-def tensorboard(directory: Path) -> Callback:
+def tensorboard(directory: Path, trainer: Trainer, spent: report.Spent) -> Callback:
     """A callback that writes every number of a record for TensorBoard, when it is installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingExtra("--tensorboard needs it installed: pip install tensorboard") from error
     writer: Any = SummaryWriter(str(directory / "tensorboard"))
-    add: Callable[..., None] = writer.add_scalar
+    mark = "" if trainer.private else report.NOT_PRIVATE + " "
+    writer.add_text("privacy", mark + report.UNPROTECTED)
 
     def callback(_: Trainer, record: dict[str, Any]) -> None:
-        for name, value in record.items():
+        for name, value in (record | {"epsilon": spent.after(record["round"])}).items():
             if isinstance(value, float):
-                add(name, value, record["round"])
+                writer.add_scalar(name, value, record["round"])
+        if trainer.ledger.remaining == 0:
+            writer.close()
 
     return callback

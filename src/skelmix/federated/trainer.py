@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 
 from skelmix.accounting.report import PrivacyReport
-from skelmix.errors import CorruptState, InvalidInput, RoundFailed
+from skelmix.errors import CorruptState, InvalidInput, RoundFailed, SkelmixError
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
 from skelmix.federated.cohort import Seconds, TrueSum, noisy_sum
@@ -65,9 +66,10 @@ class Trainer:
 
     loss(outputs, targets): of one participant's records. evaluate(model) -> number, every `evaluate_every`
     rounds and at the end. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
-    each participant independently. measure: keep the unprotected diagnostics of a simulation at evaluated
-    rounds. run_directory: makes the run durable (ledger, checkpoints, plan); without it nothing touches the
-    disk. entropy: a `ReproducibleEntropy` makes the run repeatable and *not private*; the result says so.
+    each participant independently. measure: keep the unprotected diagnostics of a simulation (cohort sizes,
+    norms, clipping, wrapping; the error at evaluated rounds). run_directory: makes the run durable (ledger,
+    checkpoints, plan); without it nothing touches the disk. entropy: a `ReproducibleEntropy` makes the run
+    repeatable and *not private*; the result says so.
 
     Example:
 
@@ -165,8 +167,10 @@ class Trainer:
         return trainer
 
     def run(self) -> RunResult:
-        """Train until the plan's rounds are used up. Calling it again returns at once: the budget is
-        spent."""
+        """Train until the plan's rounds are used up. Calling it again returns at once: the budget is spent.
+
+        Whatever interrupts it, the state is saved: `run` again, or `close` and `resume`, goes on from there.
+        """
         start = perf_counter()
         before = torch.get_num_threads()
         if self.gradients.short_passes:  # idle OpenMP threads spin, on cores that the encoder could use
@@ -176,6 +180,13 @@ class Trainer:
                 self.step()
                 if self.ledger.charged % self.checkpoint_every == 0 or self.ledger.remaining == 0:
                     self.save()
+            if self.evaluate is not None and "accuracy" not in self.history[-1]:  # it was lost
+                self.history[-1]["accuracy"] = float(self.evaluate(self.model))
+        except BaseException:
+            self._note_lost()
+            with suppress(SkelmixError):
+                self.save()
+            raise
         finally:
             torch.set_num_threads(before)
             if self.ledger.remaining == 0:
@@ -197,11 +208,14 @@ class Trainer:
         sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, entropy)
         here = sampled[poisson(len(sampled), 1 - Fraction(self.dropout_rate), entropy)]
         split.sample += perf_counter() - charged
-        record: Record = {"round": round + 1, "sampled": len(sampled), "survivors": len(here), "opened": True}
+        record: Record = {"round": round + 1, "opened": True}
+        if self.measure:
+            record |= {"sampled": len(sampled), "survivors": len(here)}
         last = round + 1 == self.plan.rounds
         looked_at = last or (round + 1) % self.evaluate_every == 0
         try:
-            self._sum_and_step(round, len(sampled), here, record, entropy, looked_at)
+            with self._torch_seeded(round):
+                self._sum_and_step(round, len(sampled), here, record, entropy, looked_at)
         except RoundFailed:
             record["opened"] = False
         record["seconds"] = perf_counter() - start
@@ -221,6 +235,7 @@ class Trainer:
         state = checkpoint.Checkpoint(
             round=self.ledger.charged,
             ledger_head=self.ledger.heads[self.ledger.charged],
+            private=self.private,
             model=self.model.state_dict(),
             optimizer=self.optimizer.state_dict(),
             scheduler=None if self.scheduler is None else self.scheduler.state_dict(),
@@ -269,9 +284,20 @@ class Trainer:
     def _round_entropy(self, round: int) -> Entropy:
         """Fresh system entropy; for reproducible runs, a stream of the round's own, so that a resumed run
         repeats too."""
+        return self._entropy if self.private else ReproducibleEntropy(self._round_seed(round))
+
+    @contextmanager
+    def _torch_seeded(self, round: int) -> Iterator[None]:
+        """What layers such as dropout draw from torch repeats in reproducible runs, too."""
         if self.private:
-            return self._entropy
-        return ReproducibleEntropy(hashlib.sha256(self._root + round.to_bytes(8, "big")).digest())
+            yield
+            return
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int.from_bytes(self._round_seed(round)[:8], "big"))
+            yield
+
+    def _round_seed(self, round: int) -> bytes:
+        return hashlib.sha256(self._root + round.to_bytes(8, "big")).digest()
 
     def _open_directory(self, resuming: bool) -> Ledger:
         text = self.plan.to_json()
@@ -304,6 +330,7 @@ class Trainer:
         directory, ledger = self._directory, self.ledger
         state = None if directory is None else checkpoint.load(directory / "checkpoint.pt")
         if state is None:
+            self._note_lost()
             return
         if state.round > ledger.charged or ledger.heads[state.round] != state.ledger_head:
             raise CorruptState(
@@ -319,7 +346,11 @@ class Trainer:
                 f"{directory}: the checkpoint is of another model or optimiser: {error}"
             ) from error
         self.history = list(state.history)
-        for lost in range(state.round, ledger.charged):
+        self._note_lost()
+
+    def _note_lost(self) -> None:
+        """Rounds that were charged, and of which nothing is left."""
+        for lost in range(len(self.history), self.ledger.charged):
             self.history.append({"round": lost + 1, "opened": False, "lost": True})
 
     def _result(self, seconds: float) -> RunResult:

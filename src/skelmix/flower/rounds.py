@@ -38,7 +38,7 @@ class SecureRound:
         """A round among the nodes that advertised `keys`; `RoundFailed` when so few cannot make one."""
         count = len(keys)
         cohort, mechanism = plan.cohort, plan.mechanism
-        threshold = max(cohort.min_survivors(count), min(2, count))
+        threshold = cohort.min_survivors(count)
         if malicious:
             threshold = max(threshold, (count + cohort.colluding) // 2 + 1)
         if count < 2 or cohort.shares(count) == 0 or threshold > count:
