@@ -43,7 +43,7 @@ def _accuracy(cell: dict[str, Any]) -> float | None:
     return FITTING.get((line, None if line == "smm-auto" else bits))
 
 
-def _rows(dataset: str = "mnist", **changed: Any) -> list[dict[str, Any]]:
+def _rows(dataset: str = "mnist") -> list[dict[str, Any]]:
     made = []
     for cell in figure2.cells(dataset, False, None):
         accuracy = _accuracy(cell)

@@ -49,13 +49,23 @@ def register(app: typer.Typer) -> None:
     def verify(name: Name = "all", as_json: Json = False) -> None:
         """Check every file that is here against its published SHA-256; fails if one is missing or differs."""
         from skelmix.datasets.catalogue import load
+        from skelmix.errors import SkelmixError
 
-        rows = {}
+        rows, lines, failures = dict[str, Any](), [], []
         for one in _names(name):
-            images = load(one, fetch=False)
-            rows[one] = {"train": len(images.train_labels), "test": len(images.test_labels), "verified": True}
-        lines = [f"{one}: genuine, {row['train']} + {row['test']} records" for one, row in rows.items()]
+            try:
+                images = load(one, fetch=False)
+            except SkelmixError as error:
+                failures.append(error)
+                rows[one] = {"verified": False}
+                lines.append(f"{one}: not verified")
+                continue
+            train, test = len(images.train_labels), len(images.test_labels)
+            rows[one] = {"train": train, "test": test, "verified": True}
+            lines.append(f"{one}: genuine, {train} + {test} records")
         emit(rows, "\n".join(lines), as_json=as_json)
+        if failures:
+            raise failures[0]
 
     app.add_typer(group, name="data")
 

@@ -18,6 +18,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable
 from functools import partial as partial_call
+from http.client import HTTPException
 from pathlib import Path
 
 from skelmix.datasets.catalogue import PARTS, Entry, cache_directory, entry_of, file_names, where_to_put
@@ -46,7 +47,13 @@ def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:
             break
         try:
             get(directory, missing)
-        except (OSError, subprocess.SubprocessError, zipfile.BadZipFile, CorruptState) as error:
+        except (
+            OSError,
+            HTTPException,
+            subprocess.SubprocessError,
+            zipfile.BadZipFile,
+            CorruptState,
+        ) as error:
             tried.append(f"{source}: {str(error).strip() or type(error).__name__}")
     paths = {part: _target(directory, part) for part in PARTS}
     if not all(_genuine(path, entry.sha256[part]) for part, path in paths.items()):

@@ -85,6 +85,7 @@ def study(name: str, title: str, dataset: str) -> Study:
         draw=partial(training_rows.draw, dataset=dataset),
         claims=partial(claims, dataset),
         tables=partial(training_rows.tables, dataset=dataset),
+        words=training_rows.words,
     )
 
 

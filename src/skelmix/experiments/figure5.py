@@ -92,5 +92,6 @@ STUDY = Study(
     draw=draw,
     claims=claims,
     tables=tables,
+    words=training_rows.words,
     borrow=("figure2", "figure3"),
 )

@@ -65,6 +65,11 @@ def told(text: str, source: str, holds: Iterable[tuple[str, float | None, bool]]
     return Claim(text, source, all(fine for _, _, fine in found), numbers)
 
 
+def words(rows: Sequence[Row]) -> list[str]:
+    """What holds for every row."""
+    return ["Each run repeats from its seed and is therefore *not private*: it compares mechanisms."]
+
+
 def tables(rows: Sequence[Row], dataset: str) -> list[Grid]:
     """Accuracy against ε for each modulus, then against bits."""
     known, grids = Accuracies(rows, dataset), []

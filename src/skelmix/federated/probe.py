@@ -12,6 +12,9 @@ from torch.nn.functional import cross_entropy
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Gradients, set_gradients
 from skelmix.federated.recipes import build_optimizer, mlp
+from skelmix.federated.trainer import Trainer
+from skelmix.mechanisms import Mechanism
+from skelmix.plan import Cohort, account
 
 
 class PaperRound:
@@ -29,6 +32,22 @@ class PaperRound:
 
     def blocks(self) -> Iterator[NDArray[np.float32]]:
         return self.gradients.blocks(self.clients, np.arange(len(self.clients)))
+
+    def round_of_training(self, mechanism: Mechanism) -> float:
+        """Seconds of the quickest of a few rounds of a `Trainer`: sample, charge, sum, step."""
+        everyone = Cohort(len(self.clients), len(self.clients), sampling="none")
+        plan = account(
+            noise=mechanism.noise,
+            delta=1e-5,
+            dimension=self.dimension,
+            cohort=everyone,
+            bits=mechanism.bits,
+            rounds=12,
+            scale=mechanism.scale,
+            bound="rdp",
+        )
+        trainer = Trainer(self.model, cross_entropy, self.clients, plan, self.optimizer)
+        return min(float(record["seconds"]) for record in trainer.run().history)
 
     def optimizer_step(self, mean: NDArray[np.float64]) -> None:
         set_gradients(self.model, mean)
