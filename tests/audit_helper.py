@@ -12,8 +12,8 @@ DELTA = 1e-6
 
 
 @lru_cache
-def canary_plan(multiplier=0.9, expected=10, rounds=20):
-    """A cohort of 512 with this noise multiplier. The claim is computed, the rest left out."""
+def canary_plan(multiplier=1.0, expected=20, rounds=20):
+    """A population of 512 with this noise multiplier. The claim is computed, the rest left out."""
     whole = expected == CANARIES
     cohort = Cohort(expected, CANARIES, sampling="none" if whole else "poisson")
     mechanism = SkellamMixture(

@@ -268,16 +268,16 @@ def test_bad_cohorts_are_refused(arguments):
 
 @pytest.mark.parametrize("bound", ["rdp", "gdp"])
 def test_delta_pays_for_rounds_that_tell_by_opening(bound):
-    small, rounds = sk.Cohort(11, 1200), 3
+    small, rounds = sk.Cohort(13, 1200), 3
     told = small.tell_tale(rounds)
     assert 0.1e-5 < told < 1e-5
     made = sk.plan(TARGET, dimension=16, bits=20, bound=bound, cohort=small, rounds=rounds)
     assert made.report.delta == TARGET.delta
     assert 0.99 * TARGET.epsilon < made.report.epsilon <= TARGET.epsilon
-    large = replace(small, expected=110, population=12_000)  # the same rate, and nothing to tell
+    large = replace(small, expected=130, population=12_000)  # the same rate, and nothing to tell
     proved = dict(bound=bound, cohort=large, rounds=rounds, slack=made.slack or None)
     left = claim(made.mechanism, delta=TARGET.delta - told, **proved)
-    assert made.report.epsilon == pytest.approx(left.epsilon, rel=1e-9)
+    assert made.report.epsilon == pytest.approx(left.epsilon, rel=1e-7)
     with pytest.raises(PrivacyUnattainable, match="expect more participants"):
         sk.plan(TARGET, dimension=16, bits=20, bound=bound, cohort=sk.Cohort(5, 1000), rounds=rounds)
 

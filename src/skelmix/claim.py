@@ -24,6 +24,9 @@ from skelmix.validation import probability, whole
 #: share of δ that pays for the total variation between the mechanism and its Gaussian certificate
 SLACK_SHARE = 0.02
 
+#: least share of δ that pays for rounds that tell by opening whom they sampled
+TOLD_SHARE = 1e-9
+
 #: ε above which privacy-loss distributions are not used: what a certificate leaves out costs e^ε
 LARGEST_CERTIFIED = 50.0
 
@@ -81,18 +84,25 @@ def claim(
     )
 
 
+def told(delta: float, cohort: Cohort, rounds: int) -> float:
+    """The part of δ that pays for rounds that tell by opening whom they sampled (`Cohort.tell_tale`), with a
+    little to spare: not everybody may be there to be sampled from."""
+    need = cohort.tell_tale(rounds)
+    return max(need, TOLD_SHARE * delta) if need else 0.0
+
+
 def spendable(delta: float, cohort: Cohort, rounds: int) -> float:
-    """What is left of δ for the noise, after the rounds that tell by opening whom they sampled
-    (`Cohort.tell_tale`): in the others amplification holds. Raises `PrivacyUnattainable` when nothing is."""
-    told = cohort.tell_tale(rounds)
-    if told >= delta:
+    """What is left of δ for the noise: in all other rounds amplification holds. Raises `PrivacyUnattainable`
+    when nothing is."""
+    paid = told(delta, cohort, rounds)
+    if paid >= delta:
         raise PrivacyUnattainable(
             f"cohorts of {cohort.expected} of {cohort.population} on average, {cohort.colluding} colluding: "
-            f"with probability {told:.2g}, above delta = {delta:g}, a round opens only because one "
+            f"with probability {paid:.2g}, above delta = {delta:g}, a round opens only because one "
             "participant was sampled, which tells it; expect more participants, or take sampling 'fixed' or "
             "'none'"
         )
-    return delta - told
+    return delta - paid
 
 
 def usable_bounds(names: tuple[str, ...], cohort: Cohort, delta: float) -> tuple[str, ...]:

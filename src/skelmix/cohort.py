@@ -90,26 +90,29 @@ class Cohort:
         """
         return max(Fraction(0), sampled * self._kept - self.colluding)
 
-    def tell_tale(self, rounds: int) -> float:
+    def tell_tale(self, rounds: int, *, nodes: int | None = None, least: int = 3) -> float:
         """Upper bound on the probability that in one of `rounds` rounds a given participant was sampled and
         made the cohort just large enough to be opened: that it opened then tells that it was there.
 
-        Without the participant it was one short: nobody, or one where no sum over one is opened, or as many
-        as may collude. 0 unless cohorts are Poisson samples: the size of any other is known beforehand.
+        Without the participant it was one short: of the first cohort, or of any up to `least`, since some
+        refuse sums over one or two, or of what adds noise beside the colluders. nodes: how many there are to
+        sample from, if not the whole population. 0 unless cohorts are Poisson samples: the size of any
+        other is known beforehand.
         """
         if self.sampling != "poisson" or self.expected == self.population:
             return 0.0
+        others = (self.population if nodes is None else nodes) - 1
         short = math.floor(self.colluding / self._kept)
-        likely = max(self._log_others(short), self._log_others(max(1, short)))
+        likely = max(self._log_size(size, others) for size in range(short, max(short + 1, least)))
         mass = math.exp(min(0.0, likely))
         return min(1.0, 1.001 * rounds * self.sampling_probability * mass)  # 1.001: errors of lgamma
 
-    def _log_others(self, size: int) -> float:
-        """The logarithm of the probability that a Poisson sample of all but one has this size."""
-        q, rest = self.sampling_probability, self.population - 1 - size
+    def _log_size(self, size: int, nodes: int) -> float:
+        """The logarithm of the probability that a Poisson sample of so many nodes has this size."""
+        q, rest = self.sampling_probability, nodes - size
         if rest < 0:
             return -math.inf
-        ways = math.lgamma(self.population) - math.lgamma(size + 1) - math.lgamma(rest + 1)
+        ways = math.lgamma(nodes + 1) - math.lgamma(size + 1) - math.lgamma(rest + 1)
         return ways + size * math.log(q) + rest * math.log1p(-q)
 
     @property

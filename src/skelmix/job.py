@@ -110,7 +110,7 @@ class Job:
     @property
     def multiplier(self) -> float:
         """Noise multiplier of the central Gaussian for the target, accounted as this job's bound is."""
-        return central_multiplier(self.target, self.cohort, self.rounds, self.bound in ("rdp", "paper"))
+        return central_multiplier(self.left, self.cohort, self.rounds, self.bound in ("rdp", "paper"))
 
     def build(self, bound: str, scale: float, total_noise: float) -> Mechanism:
         """The mechanism with this scale and noise, with the clip that goes with the bound."""

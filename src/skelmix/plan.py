@@ -13,7 +13,7 @@ from typing import Any
 from skelmix import validation
 from skelmix.accounting.prediction import PredictedError
 from skelmix.accounting.report import PrivacyReport
-from skelmix.claim import Cohort, PrivacyTarget, claim, slack_budget
+from skelmix.claim import Cohort, PrivacyTarget, claim, slack_budget, spendable
 from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable, SkelmixError
 from skelmix.job import Job, central_multiplier, predicted
 from skelmix.mechanisms import CentralGaussian, Mechanism, mechanism_from_dict
@@ -302,7 +302,8 @@ def _finish(
         mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta, slack=slack or None
     )
     unit = mechanism.clip_norm**2
-    central, renyi = (central_multiplier(target, cohort, rounds, renyi) for renyi in (False, True))
+    left = PrivacyTarget(target.epsilon, spendable(target.delta, cohort, rounds))
+    central, renyi = (central_multiplier(left, cohort, rounds, renyi) for renyi in (False, True))
     return Plan(
         target=target,
         cohort=cohort,

@@ -123,6 +123,21 @@ def test_a_full_disk_is_told_before_the_round_and_the_ledger_stays_closed(path, 
     assert opened(path).charged == 1
 
 
+def test_an_interrupt_while_writing_closes_the_ledger(path, monkeypatch):
+    ledger = opened(path)
+
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.charge(0)
+    with pytest.raises(CorruptState, match="resume"):
+        ledger.charge(0)
+    assert opened(path).charged == 1
+
+
 def test_a_half_written_line_is_told_and_counts_after_reopening(path, monkeypatch):
     ledger = opened(path)
     genuine = os.write

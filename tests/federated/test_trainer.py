@@ -236,6 +236,21 @@ def test_an_interrupt_loses_no_finished_round(tmp_path):
     assert again.run().rounds == 12
 
 
+def test_a_round_that_breaks_after_its_step_is_not_lost_and_a_closed_trainer_saves_nothing(tmp_path):
+    def fails(model):
+        raise ZeroDivisionError
+
+    trainer = make(run_directory=tmp_path, evaluate=fails, evaluate_every=3)
+    with pytest.raises(ZeroDivisionError):
+        trainer.run()
+    assert [record["opened"] for record in trainer.history] == [True] * 3
+    trainer.close()
+    kept = (tmp_path / "checkpoint.pt").read_bytes()
+    with pytest.raises(CorruptState):
+        trainer.run()
+    assert (tmp_path / "checkpoint.pt").read_bytes() == kept
+
+
 def test_rounds_without_any_checkpoint_are_lost_and_counted(tmp_path):
     trainer = make(run_directory=tmp_path, checkpoint_every=100)
     for _ in range(12):

@@ -10,9 +10,10 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 import skelmix as sk
-from skelmix.errors import CorruptState, InvalidInput, ProtocolError, RoundFailed
-from skelmix.flower import dimension
+from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
+from skelmix.flower import ClientPolicy, dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
+from skelmix.flower.conductor import Conductor
 from skelmix.flower.draw import draw
 from skelmix.flower.memory import Memory
 from skelmix.flower.records import RECORD, Request
@@ -146,3 +147,19 @@ def test_a_version_that_is_not_a_number_is_not_the_version():
     for version in (True, 1.0, "1"):
         with pytest.raises(ProtocolError, match="version"):
             Request.from_record(ConfigRecord({"version": version, "digest": "d"}))
+
+
+def test_a_node_refuses_a_plan_whose_cohorts_may_be_smaller_than_it_joins():
+    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=sk.Cohort(60, 600))
+    ClientPolicy(min_cohort=3).check_plan(plan)
+    with pytest.raises(PolicyViolation, match="lower min_cohort"):
+        ClientPolicy(min_cohort=50).check_plan(plan)
+
+
+def test_few_nodes_are_not_sampled_at_the_rate_of_many():
+    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=sk.Cohort(60, 600))
+    conductor = object.__new__(Conductor)
+    conductor._plan = plan
+    assert len(conductor._draw(set(range(590)))) > 10
+    with pytest.raises(RoundFailed, match="wait for more"):
+        conductor._draw(set(range(200)))

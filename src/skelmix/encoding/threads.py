@@ -85,8 +85,9 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
                 guarded(waiting.get_nowait())
     except BaseException as failure:  # of the source, or an interrupt
         failures.append(failure)
-    waiting.put(_END)
-    for helper in filter(threading.Thread.is_alive, helpers):
-        helper.join()
+    finally:
+        waiting.put(_END)
+        for helper in filter(threading.Thread.is_alive, helpers):
+            helper.join()
     if failures:
         raise failures[0]

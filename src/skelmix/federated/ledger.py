@@ -167,7 +167,7 @@ class Ledger:
                 if os.write(self._file, line) != len(line):
                     raise OSError("the disk took only part of a ledger line")
                 os.fsync(self._file)
-        except StorageFailed:
+        except BaseException:
             self.close()  # what is on disk is unknown now: only reading it again can tell
             raise
 

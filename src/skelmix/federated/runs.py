@@ -131,7 +131,8 @@ def finish(
     grows round by round."""
     with report.live_metrics(directory / "metrics.csv", trainer, spent):
         result = trainer.run()
-    page = report.write(directory, trainer.plan, result, asdict(settings) | _plan_rows(trainer.plan), spent)
+    config = asdict(settings) | {"private": result.private} | _plan_rows(trainer.plan)
+    page = report.write(directory, trainer.plan, result, config, spent)
     return result, {
         "accuracy": result.accuracy,
         "epsilon": result.report.epsilon,

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from skelmix.accounting.report import PrivacyReport
-from skelmix.errors import CorruptState, InvalidInput, RoundFailed, SkelmixError
+from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
 from skelmix.federated.cohort import Seconds, TrueSum, noisy_sum
@@ -169,7 +169,7 @@ class Trainer:
     def run(self) -> RunResult:
         """Train until the plan's rounds are used up. Calling it again returns at once: the budget is spent.
 
-        Whatever interrupts it, the state is saved: `run` again, or `close` and `resume`, goes on from there.
+        Whatever interrupts it, the state is saved: `close`, and `resume` goes on from there.
         """
         start = perf_counter()
         before = torch.get_num_threads()
@@ -183,8 +183,7 @@ class Trainer:
             if self.evaluate is not None and "accuracy" not in self.history[-1]:  # it was lost
                 self.history[-1]["accuracy"] = float(self.evaluate(self.model))
         except BaseException:
-            self._note_lost()
-            with suppress(SkelmixError):
+            with suppress(Exception):
                 self.save()
             raise
         finally:
@@ -203,12 +202,13 @@ class Trainer:
         self.ledger.charge(round)
         charged = perf_counter()
         split.charge += charged - start
+        record: Record = {"round": round + 1, "opened": False, "lost": True}  # so far
+        self.history.append(record)
         entropy = self._round_entropy(round)
         cohort = self.plan.cohort
         sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, entropy)
         here = sampled[poisson(len(sampled), 1 - Fraction(self.dropout_rate), entropy)]
         split.sample += perf_counter() - charged
-        record: Record = {"round": round + 1, "opened": True}
         if self.measure:
             record |= {"sampled": len(sampled), "survivors": len(here)}
         last = round + 1 == self.plan.rounds
@@ -216,22 +216,25 @@ class Trainer:
         try:
             with self._torch_seeded(round):
                 self._sum_and_step(round, len(sampled), here, record, entropy, looked_at)
+            record["opened"] = True
         except RoundFailed:
-            record["opened"] = False
+            pass
+        del record["lost"]
         record["seconds"] = perf_counter() - start
         if self.evaluate is not None and looked_at:
             begin = perf_counter()
             record["accuracy"] = float(self.evaluate(self.model))
             split.evaluate += perf_counter() - begin
-        self.history.append(record)
         for callback in self.callbacks:
             callback(self, record)
         return record
 
     def save(self) -> None:
-        """Write a checkpoint now; nothing without a run directory."""
+        """Write a checkpoint now; nothing without a run directory. A closed trainer raises `CorruptState`."""
         if self._directory is None:
             return
+        if self._lock is None:
+            raise CorruptState(f"{self._directory} was closed here and may be another's: resume the run")
         state = checkpoint.Checkpoint(
             round=self.ledger.charged,
             ledger_head=self.ledger.heads[self.ledger.charged],

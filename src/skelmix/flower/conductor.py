@@ -14,6 +14,7 @@ from typing import Any
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
+from skelmix.claim import told
 from skelmix.errors import InvalidInput, PolicyViolation, RoundFailed
 from skelmix.flower.draw import draw
 from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request, plan_digest
@@ -63,7 +64,7 @@ class Conductor:
         if not nodes <= set(self._keys):
             self._advertise(nodes, like)
         self._session = system_entropy().bytes(SESSION_BYTES)  # no client joins a round of a session twice
-        secure = self._new_round(round_number, draw(self._plan.cohort, nodes) & set(self._keys))
+        secure = self._new_round(round_number, self._draw(nodes) & set(self._keys))
         outcome = self._wave(
             {node: {SHARE: data} for node, data in secure.requests.items()}, like, secure.enough
         )
@@ -96,6 +97,17 @@ class Conductor:
         advertise again. A silent one keeps its place."""
         for node in nodes & set(outcome.refusals):
             self._keys.pop(node, None)
+
+    def _draw(self, nodes: set[int]) -> set[int]:
+        """The cohort of a round, if there are nodes enough to sample it from."""
+        plan = self._plan
+        tell = plan.cohort.tell_tale(plan.rounds, nodes=len(nodes))
+        if tell > told(plan.target.delta, plan.cohort, plan.rounds):
+            raise RoundFailed(
+                f"{len(nodes)} of {plan.cohort.population} nodes are here: a sample may be too small "
+                "to open, which tells who was sampled; wait for more, or plan for this population"
+            )
+        return draw(plan.cohort, nodes)
 
     def _new_round(self, round_number: int, cohort: set[int]) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}
@@ -174,7 +186,7 @@ class Conductor:
         lost = set(secure.roster) - set(secure.survivors)
         there = set(self._grid.get_node_ids()) & set(self._keys) - lost
         try:
-            return self._new_round(round_number, draw(self._plan.cohort, there))
+            return self._new_round(round_number, self._draw(there))
         except (RoundFailed, InvalidInput):
             return None
 

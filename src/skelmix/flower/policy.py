@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from skelmix.claim import told
 from skelmix.cohort import Cohort
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.secagg.keys import KEY_BYTES, Identity
@@ -105,6 +106,13 @@ class ClientPolicy:
         if not report.delta <= self.max_delta:
             raise PolicyViolation(
                 f"the plan costs δ = {report.delta:.3g}, this node allows {self.max_delta:g}"
+            )
+        if plan.cohort.tell_tale(plan.rounds, least=self.min_cohort) > told(
+            report.delta, plan.cohort, plan.rounds
+        ):
+            raise PolicyViolation(
+                f"rounds of fewer than {self.min_cohort} are refused here, of {plan.cohort.expected} "
+                "expected: that a round opens would tell who was sampled; lower min_cohort"
             )
         limit = self.max_epsilon_aggregator
         if limit is not None and not report.epsilon_aggregator <= limit:
