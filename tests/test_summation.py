@@ -60,7 +60,7 @@ def test_a_trusted_aggregator_is_not_called_secure():
 
 def test_a_single_sum_claims_no_amplification():
     plan = sk.plan(
-        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="gdp", cohort=sk.Cohort(12, 1200), rounds=3
+        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="gdp", cohort=sk.Cohort(24, 2400), rounds=3
     )
-    report = sk.private_sum(np.full((12, 16), 0.1), plan, secure=False).report
+    report = sk.private_sum(np.full((24, 16), 0.1), plan, secure=False).report
     assert report.epsilon == plan.report.epsilon_aggregator > plan.report.epsilon
