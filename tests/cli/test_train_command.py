@@ -1,6 +1,10 @@
 """`skelmix train` and `skelmix data` as a user meets them, on made-up images."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -49,6 +53,27 @@ def test_a_run_of_several_seeds_through_the_protocol_with_a_baseline_can_be_resu
     assert again.returncode == 0, again.stderr
     same = ("accuracy", "epsilon", "rounds", "private", "unprotected")
     assert [json.loads(again.stdout)[name] for name in same] == [first[name] for name in same]
+
+
+def test_an_interrupted_run_says_how_to_go_on(images, tmp_path):
+    command = words(images, "--cohort", 40, "--rounds", 100_000, "--directory", "run")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skelmix", *map(str, command)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    deadline = time.monotonic() + 120
+    while not ledger.exists() or ledger.read_bytes().count(b"\n") < 5:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "skelmix train --resume run" in said
+    charged = ledger.read_bytes().count(b"\n") - 1
+    saved = int(said.split("saved after ")[1].split()[0])
+    assert saved in (charged - 1, charged)  # the interrupt may come while a line is being written
+    assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 
 def test_an_id_column_makes_the_participants(images, tmp_path):

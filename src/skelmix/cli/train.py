@@ -170,7 +170,13 @@ def _one(
         )
         live = _Live(spent)
         trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=live(record)),)
-        result, summary = runs.finish(trainer, place, settings, spent)
+        try:
+            result, summary = runs.finish(trainer, place, settings, spent)
+        except KeyboardInterrupt:
+            err.print(
+                f"saved after {trainer.ledger.charged} rounds; go on with: skelmix train --resume {place}"
+            )
+            raise
     err.print(result.report.card(), markup=False, highlight=False)
     if settings.diagnostics:
         err.print(report.UNPROTECTED, highlight=False)
