@@ -65,3 +65,10 @@ def test_the_chance_that_opening_tells_who_was_sampled(cohort, edges):
 def test_a_sum_over_one_of_several_is_not_opened():
     cohort = sk.Cohort(40, 1000, dropout_tolerance=0.9)
     assert [cohort.min_survivors(sampled) for sampled in (0, 1, 2, 3, 30)] == [1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("population", [10**5, 10**11, 10**16])
+def test_tell_tale_keeps_its_digits_in_large_populations(population):
+    cohort = sk.Cohort(20, population)
+    poisson = math.exp(-20) * 20**2 / 2  # of two others: what the binomial tends to
+    assert cohort.tell_tale(1) == pytest.approx(20 / population * poisson, rel=3e-3)

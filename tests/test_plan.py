@@ -350,3 +350,42 @@ def test_the_card_says_what_is_promised_and_assumed():
     text = str(paper_plan(scale=64.0))
     for word in ("differential privacy", "zero vector", "survivors", "aggregator", "central Gaussian"):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "cohort", "why"),
+    [
+        ("smm", sk.Cohort(240, 60_000), ""),
+        ("skellam", sk.Cohort(240, 60_000), ""),
+        ("gaussian", sk.Cohort(240, 60_000), ""),
+        ("dgm", sk.Cohort(100, 100, sampling="none", colluding=1), ""),
+        ("smm", sk.Cohort(240, 60_000, colluding=1), "colluders"),
+        ("smm", sk.Cohort(240, 60_000, dropout_tolerance=0.1), "drop out"),
+        ("smm", sk.Cohort(240, 60_000, dropout_tolerance=0.1, sampling="fixed"), "drop out"),
+        ("dgm", sk.Cohort(240, 60_000), "noise of dgm depends on the size"),
+        ("dgm", sk.Cohort(240, 60_000, sampling="fixed"), ""),
+        ("ddg", sk.Cohort(240, 60_000), "noise of ddg depends on the size"),
+        ("cpsgd", sk.Cohort(240, 60_000), "noise of cpsgd depends on the size"),
+    ],
+)
+def test_a_step_that_is_a_model_is_named(mechanism, cohort, why):
+    bound = "rdp" if mechanism in ("smm", "dgm", "gaussian") else "paper"
+    report = sk.plan(
+        sk.PrivacyTarget(5.0, 1e-5), dimension=100, bits=20, scale=64.0, bound=bound, rounds=2, cohort=cohort,
+        mechanism=mechanism,
+    ).report  # fmt: skip
+    assert why in report.modelled
+    assert bool(report.modelled) == bool(why)
+    assert ("A MODEL, NOT PROVED" in report.card()) == bool(why)
+    assert ("  proved by" in report.card()) == (not why)
+    assert report.central == (mechanism == "gaussian")
+
+
+def test_plans_warn_of_much_error_and_of_a_large_delta():
+    everyone = sk.Cohort(500, 500, sampling="none")
+    few = sk.plan(sk.PrivacyTarget(1.0, 1e-6), dimension=12, bits=8, cohort=everyone, allow_wrapping=True)
+    assert any("use more bits" in warning for warning in few.warnings)
+    many = sk.plan(sk.PrivacyTarget(1.0, 1e-6), dimension=12, bits=16, cohort=everyone)
+    assert many.warnings == ()
+    loose = sk.plan(sk.PrivacyTarget(1.0, 0.002), dimension=12, bits=16, cohort=everyone)
+    assert any("well below one over" in warning for warning in loose.warnings)

@@ -17,7 +17,7 @@ from skelmix.accounting.report import PrivacyReport
 from skelmix.cohort import Cohort as Cohort
 from skelmix.cohort import PrivacyTarget as PrivacyTarget
 from skelmix.errors import InvalidInput, PrivacyUnattainable, SkelmixError
-from skelmix.mechanisms import CentralGaussian, GaussianMixture, Mechanism, Skellam
+from skelmix.mechanisms import CentralGaussian, GaussianMixture, Mechanism, Skellam, SkellamMixture
 from skelmix.mechanisms.mixture import chi_square
 from skelmix.validation import probability, whole
 
@@ -81,7 +81,27 @@ def claim(
         slack=stated.slack if stated else 0.0,
         mu_by=stated.kind if stated else None,
         mu_missing=missing,
+        modelled=_modelled(mechanism, cohort),
+        central=isinstance(mechanism, CentralGaussian),
     )
+
+
+def _modelled(mechanism: Mechanism, cohort: Cohort) -> str:
+    """What amplification by sampling takes for granted here: that the noise of a sum is the same with the
+    participant in the cohort and without. Empty where that is so, or nothing is claimed by it."""
+    if cohort.expected == cohort.population or isinstance(mechanism, CentralGaussian):
+        return ""
+    why = []
+    if cohort.sampling == "poisson":
+        if not isinstance(mechanism, Skellam | SkellamMixture):
+            why.append(f"the noise of {mechanism.name} depends on the size of the cohort")
+        if cohort.colluding:
+            why.append("with colluders planned for, the noise depends on the size of the cohort")
+    if cohort.dropout_tolerance:
+        why.append("when participants drop out, the noise, and whether a sum opens, depend on how many")
+    if not why:
+        return ""
+    return "; ".join(why) + ": amplified ε takes both as the same with and without the participant"
 
 
 def told(delta: float, cohort: Cohort, rounds: int) -> float:

@@ -105,15 +105,15 @@ class Cohort:
         short = math.floor(self.colluding / self._kept)
         likely = max(self._log_size(size, others) for size in range(short, max(short + 1, least)))
         mass = math.exp(min(0.0, likely))
-        return min(1.0, 1.001 * rounds * self.sampling_probability * mass)  # 1.001: errors of lgamma
+        return min(1.0, 1.001 * rounds * self.sampling_probability * mass)  # 1.001: rounding
 
     def _log_size(self, size: int, nodes: int) -> float:
         """The logarithm of the probability that a Poisson sample of so many nodes has this size."""
-        q, rest = self.sampling_probability, nodes - size
-        if rest < 0:
+        q = self.sampling_probability
+        if size > nodes:
             return -math.inf
-        ways = math.lgamma(nodes + 1) - math.lgamma(size + 1) - math.lgamma(rest + 1)
-        return ways + size * math.log(q) + rest * math.log1p(-q)
+        ways = math.fsum(math.log((nodes - one) * q / (one + 1)) for one in range(size))
+        return ways + (nodes - size) * math.log1p(-q)
 
     @property
     def whole_shares(self) -> int:

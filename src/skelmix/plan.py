@@ -22,6 +22,7 @@ from skelmix.scale import WRAP_WARNING, at_best_scale, at_scale, refusal, too_wi
 __all__ = ["Cohort", "Plan", "PrivacyTarget", "account", "plan"]
 
 FORMAT = 1
+_MUCH_ERROR = 2.0  # times the central Gaussian's: above, a plan warns
 _LEAST_EPSILON = 1e-6  # a target is positive, even where the claim is zero
 
 
@@ -67,6 +68,19 @@ class Plan:
                 f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around "
                 f"2^{self.mechanism.bits}; "
                 "use more bits or a smaller scale"
+            )
+        if (
+            self.central_gaussian_mse
+            and not self.predicted.unbiased <= _MUCH_ERROR * self.central_gaussian_mse
+        ):
+            told.append(
+                f"the error is {self.predicted.unbiased / self.central_gaussian_mse:.3g} times the central "
+                "Gaussian's: rounding or wrapping costs more than privacy does; use more bits"
+            )
+        if self.target.delta >= 1 / self.cohort.population:
+            told.append(
+                f"δ = {self.target.delta:g} allows to reveal one of {self.cohort.population:,} participants "
+                "outright; take it well below one over their number"
             )
         if self.predicted.kept_length < 0.99:
             told.append(

@@ -115,14 +115,17 @@ def private_sum(
         )
     estimate = mechanism.decode(total, round=round)
     true_mse = None if watched.total is None else float(np.mean((estimate - watched.total) ** 2))
-    return PrivateSum(estimate, watched.count, _unsampled(plan.report), plan.predicted, true_mse)
+    report = replace(_unsampled(plan.report), simulated=not secure)
+    return PrivateSum(estimate, watched.count, report, plan.predicted, true_mse)
 
 
 def _unsampled(report: PrivacyReport) -> PrivacyReport:
     """What holds here: whoever calls knows whose vectors went in, so nothing is gained by sampling."""
     if report.sampling_probability == 1:
         return report
-    return replace(report, epsilon=report.epsilon_aggregator, sampling="none", sampling_probability=1.0)
+    return replace(
+        report, epsilon=report.epsilon_aggregator, sampling="none", sampling_probability=1.0, modelled=""
+    )
 
 
 def _rows(block: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import gammaln
 
 from skelmix.accounting import closed_form, conversion, subsampling
 from skelmix.accounting.curve import DEFAULT_ORDERS
@@ -92,7 +94,7 @@ def test_skellam_switches_branches():
 
 
 def test_binomial_needs_its_condition():
-    kept = {"probability": 0.5, "l2": 4.0, "l1": 16.0, "linf": 1.0, "dimension": 100, "delta": 1e-5}
+    kept = {"l2": 4.0, "l1": 16.0, "linf": 1.0, "dimension": 100, "delta": 1e-5}
     needed = 23 * math.log(10 * 100 / 1e-5)
     assert closed_form.binomial(trials=4 * needed * 0.999, **kept) == math.inf
     assert closed_form.binomial(trials=4 * needed * 1.001, **kept) < math.inf
@@ -100,7 +102,40 @@ def test_binomial_needs_its_condition():
     leading = 4 * math.sqrt(2 * math.log(1.25e5) / (ample / 4))
     assert closed_form.binomial(trials=ample, **kept) == pytest.approx(leading, rel=2e-3)
     with pytest.raises(InvalidInput):
-        closed_form.binomial(1e6, 1.5, 1.0, 1.0, 1.0, 10, 1e-5)
+        closed_form.binomial(1e6, 1.0, 1.0, 1.0, 10, 1.5)
+
+
+def _binomial_epsilon(trials: int, shift: int, delta: float) -> float:
+    """ε of one integer shift of Bin(N, 1/2), by summing its masses."""
+    at = np.arange(trials + 1)
+    logs = gammaln(trials + 1) - gammaln(at + 1) - gammaln(trials - at + 1) - trials * math.log(2)
+    loss = np.full(trials + 1, np.inf)
+    loss[: trials + 1 - shift] = logs[: trials + 1 - shift] - logs[shift:]
+    low, high = 0.0, 1000.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        excess = -np.expm1(np.minimum(0.0, middle - loss)) @ np.exp(logs)
+        low, high = (middle, high) if excess > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("delta", [1e-8, 1e-5, 1e-2, 0.5])
+@pytest.mark.parametrize(("trials", "shift"), [(2_000, 1), (4_000, 100), (400_000, 300), (400_000, 3_000)])
+def test_the_bound_of_the_binomial_is_above_the_truth_at_any_epsilon(trials, shift, delta):
+    exact = _binomial_epsilon(trials, shift, delta)
+    spread = (float(shift), float(shift), float(shift), 1, delta)
+    assert closed_form.binomial_tail(trials, *spread) > exact
+    assert closed_form.binomial(trials, *spread) > exact
+
+
+def test_the_published_bound_of_the_binomial_alone_would_not_do():
+    trials, shift, delta = 400_000, 3_000, 1e-5
+    published = shift * math.sqrt(2 * math.log(1.25 / delta) / (trials / 4))
+    assert (
+        published
+        < _binomial_epsilon(trials, shift, delta)
+        < closed_form.binomial(trials, shift, shift, shift, 1, delta)
+    )
 
 
 def test_composition_without_a_curve_keeps_the_better():

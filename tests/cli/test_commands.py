@@ -105,6 +105,30 @@ def test_the_sum_of_a_csv(tmp_path):
     assert np.abs(total - rows.sum(axis=0)).max() < 7 * deviation
 
 
+def test_a_sum_that_cannot_be_shown_whole_is_refused_before_it_is_released(tmp_path):
+    np.save(tmp_path / "in.npy", np.full((20, 101), 0.1))
+    done = skelmix("sum", "--input", "in.npy", "--no-secure", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--output FILE or --json" in done.stderr
+
+
+def test_the_output_is_not_the_input(tmp_path):
+    (tmp_path / "in.csv").write_text("1,2\n3,4\n")
+    done = skelmix("sum", "--input", "in.csv", "--output", "in.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert (tmp_path / "in.csv").read_text() == "1,2\n3,4\n"
+
+
+def test_what_is_shown_says_that_rows_were_shortened_and_how_they_were_added(tmp_path):
+    np.save(tmp_path / "in.npy", np.full((20, 12), 0.1))
+    words = ("sum", "--input", "in.npy", "--epsilon", 100, "--bits", 20, "--no-secure", "--delta", 1e-3)
+    shown = skelmix(*words, cwd=tmp_path).stdout
+    assert "rows longer than 1 were shortened" in shown
+    assert "SIMULATED: one process" in shown
+    (line,) = (line for line in shown.splitlines() if line.startswith("sum "))
+    assert line.count(",") == 11
+
+
 def test_the_mean_of_an_npy_divides_by_the_number_of_rows(tmp_path):
     np.save(tmp_path / "in.npy", np.full((50, 4), 0.5))
     words = ("sum", "--input", "in.npy", "--mean", "--epsilon", 100, "--bits", 20, "--no-secure", "--json")

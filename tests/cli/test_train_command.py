@@ -71,7 +71,7 @@ def test_an_interrupted_run_says_how_to_go_on(images, tmp_path):
     assert process.returncode == 130
     assert "skelmix train --resume run" in said
     charged = ledger.read_bytes().count(b"\n") - 1
-    saved = int(said.split("saved after ")[1].split()[0])
+    saved = int(said.split("stopped after ")[1].split()[0])
     assert saved in (charged - 1, charged)  # the interrupt may come while a line is being written
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 

@@ -15,6 +15,19 @@ from skelmix.federated.gradients import Gradients, LocalSteps, dimension, set_gr
 MLP = lambda: nn.Sequential(nn.Linear(12, 7), nn.ReLU(), nn.Linear(7, 3))  # noqa: E731
 DEEP = lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 5, bias=False), nn.Tanh(), nn.Linear(5, 3))  # noqa: E731
 OVERWRITING = lambda: nn.Sequential(nn.Linear(12, 7), nn.ReLU(inplace=True), nn.Linear(7, 3))  # noqa: E731
+
+
+def hooked(place):
+    """A stack whose outputs, of the whole or of a layer, are tripled on the way."""
+
+    def build():
+        model = MLP()
+        (model if place is None else model[place]).register_forward_hook(lambda _, __, out: 3 * out)
+        return model
+
+    return build
+
+
 CNN = lambda: nn.Sequential(  # noqa: E731
     nn.Unflatten(1, (1, 3, 4)),
     nn.Conv2d(1, 4, 2),
@@ -44,7 +57,7 @@ def collected(gradients, clients, participants):
     return np.concatenate([block.copy() for block in gradients.blocks(clients, np.asarray(participants))])
 
 
-@pytest.mark.parametrize("build", [MLP, DEEP, OVERWRITING, CNN])
+@pytest.mark.parametrize("build", [MLP, DEEP, OVERWRITING, hooked(None), hooked(0), CNN])
 @pytest.mark.parametrize("per_participant", [1, 3])
 def test_blocks_equal_a_loop_over_participants(build, per_participant, monkeypatch):
     torch.manual_seed(0)

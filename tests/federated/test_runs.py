@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+import torch
 
 import skelmix as sk
 from idx_helper import two_kinds_of_images
@@ -81,3 +82,61 @@ def test_epsilon_spent_rises_to_the_plans_and_is_never_understated(images):
     assert values[0] == 0
     assert values == sorted(values)
     assert values[-1] == plan.report.epsilon
+
+
+def test_two_runs_with_one_seed_have_the_same_weights(images, tmp_path):
+    weights = []
+    for place in ("one", "two"):
+        prepared = runs.Prepared(runs.RunSettings(dataset=images, seed=5, evaluate_every=6))
+        plan = sk.plan(
+            sk.PrivacyTarget(50.0, 1e-3), dimension=prepared.dimension, bits=12, rounds=3, bound="rdp",
+            cohort=sk.Cohort(expected=40, population=80),
+        )  # fmt: skip
+        prepared.trainer(plan, tmp_path / place).run()
+        weights.append(torch.cat([p.detach().flatten() for p in prepared.model.parameters()]))
+    assert torch.equal(*weights)
+
+
+def broken():
+    raise RuntimeError("no luck")
+
+
+def with_an_argument(width):
+    return torch.nn.Linear(width, 2)
+
+
+def too_wide():
+    return torch.nn.Sequential(torch.nn.Linear(999, 2))
+
+
+def too_few_outputs():
+    return torch.nn.Sequential(torch.nn.LazyLinear(1))
+
+
+def not_a_model():
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        (broken, "RuntimeError: no luck"),
+        (with_an_argument, "without arguments"),
+        (too_wide, "images come flattened"),
+        (too_few_outputs, "1 outputs"),
+        (not_a_model, "must return a torch.nn.Module"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_spent(images, factory, says):
+    name = f"{__name__}:{factory.__name__}"
+    with pytest.raises(InvalidInput, match=re.escape(says)):
+        runs.Prepared(runs.RunSettings(dataset=images, model=name))
+
+
+def test_a_factory_is_found_in_the_current_directory(images, tmp_path, monkeypatch):
+    (tmp_path / "my_model_here.py").write_text(
+        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="flattened"):
+        runs.Prepared(runs.RunSettings(dataset=images, model="my_model_here:make"))

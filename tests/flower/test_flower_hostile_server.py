@@ -107,6 +107,25 @@ def test_the_operator_of_a_node_may_narrow_the_policy_and_not_widen_it(hostile):
     assert "joins 5 or more" in server.ask(2, {"share": requests[2]}).refused["share"]
     policy = ClientPolicy(max_epsilon=3.0).narrowed({"skelmix-max-epsilon": 9, "skelmix-min-cohort": 1})
     assert (policy.max_epsilon, policy.min_cohort) == (3.0, 3)
+    policy = policy.narrowed({"skelmix-max-epsilon-aggregator": "7.5", "other-app": 1})
+    assert policy.max_epsilon_aggregator == 7.5
+    assert policy.narrowed({"skelmix-max-epsilon-aggregator": 9}).max_epsilon_aggregator == 7.5
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"skelmix-max-epsilom": 1.0},
+        {"skelmix-max-epsilon": "nan"},
+        {"skelmix-max-epsilon": "abc"},
+        {"skelmix-max-delta": -1},
+        {"skelmix-min-cohort": "many"},
+        {"skelmix-server-identity": "xyz"},
+    ],
+)
+def test_a_nodes_limit_that_is_misspelt_is_not_missed(config):
+    with pytest.raises(InvalidInput):
+        ClientPolicy().narrowed(config)
 
 
 def test_a_plan_that_states_less_than_it_costs_is_refused(hostile):

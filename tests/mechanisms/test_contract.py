@@ -212,11 +212,19 @@ def test_noise_shares_are_exact_and_a_round_may_choose_them(distributed):
     elif isinstance(distributed, Binomial):
         assert (law.trials, third.trials) == (18, 34)
     elif getattr(distributed, "round_sigma_up", False):
-        assert law.parameter == third.parameter == 4  # σ = √1.5 and √3, both up to 2
+        assert (law.parameter, third.parameter) == (4, 9)  # σ = √1.5 up to 2; then √(4·6/3) up to 3
     else:
         assert (law.parameter, third.parameter) == (Fraction(9, N), 3)
     with pytest.raises(InvalidInput):
         distributed.encode(vectors(), round=0, shares=0)
+
+
+@pytest.mark.parametrize("sampled", [1, 2, 3, 4, 5, N, N + 1, 4 * N])
+def test_no_cohort_has_less_noise_than_the_accounted_one(distributed, sampled):
+    least = N * distributed.participant_law().variance
+    if isinstance(distributed, Binomial):
+        least = distributed.total_noise / 4  # what its bound counts; shares are rounded up
+    assert sampled * distributed.participant_law(sampled).variance >= least * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("participants", [1, 15, 16, 53])

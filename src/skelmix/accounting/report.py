@@ -34,6 +34,10 @@ class PrivacyReport:
     ("gdp", "flat", or "gaussian", the central one itself). It is stated whichever bound gave ε, and need not
     lead to that ε. None when there is no certificate; `mu_missing` says why.
 
+    modelled: a step of epsilon that is a model and not proved, in words; empty when there is none.
+    epsilon_aggregator has no such step. central: the aggregator is trusted with the vectors. simulated: they
+    were added in the clear, by one process.
+
     Example:
 
         >>> report = PrivacyReport(
@@ -60,6 +64,9 @@ class PrivacyReport:
     mu_missing: str = ""
     neighbours: str = NEIGHBOURS
     unit: str = UNIT
+    modelled: str = ""
+    central: bool = False
+    simulated: bool = False
     reproducible: bool = False
 
     def __post_init__(self) -> None:
@@ -74,7 +81,17 @@ class PrivacyReport:
     def assumptions(self) -> tuple[str, ...]:
         """What must be true for the claim to hold, in plain words."""
         told = [f"Neighbours: {self.neighbours}; unit of privacy: {self.unit}."]
-        if self.min_survivors > 1:
+        if self.central:
+            told.append(
+                "The aggregator is trusted with everybody's vector: central privacy, not distributed."
+            )
+        elif self.simulated:
+            told.append(
+                "SIMULATED: one process held all vectors and added them in the clear. ε against the "
+                "aggregator is what secure aggregation, opened only with "
+                f"{self.min_survivors} or more of an expected cohort, would give."
+            )
+        elif self.min_survivors > 1:
             told.append(
                 f"Secure aggregation adds up, and opens a sum only with at least {self.min_survivors} of an "
                 "expected cohort: with that many noise shares the promised noise is complete."
@@ -86,10 +103,11 @@ class PrivacyReport:
         else:
             told.append(
                 f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, "
-                "secret from those whom ε is claimed against. Dropouts do not depend on who was sampled, and "
-                "the level of the summed noise is taken as the same with and without the participant (when "
-                "that is exact: see the docs, guarantee). The aggregator knows who took part: see its own ε."
+                "secret from those whom ε is claimed against, and dropouts do not depend on who was sampled. "
+                "The aggregator knows who took part: see its own ε."
             )
+        if self.modelled:
+            told.append(f"A MODEL, NOT PROVED: {self.modelled} (docs: guarantee, noise of a round).")
         if self.reproducible:
             told.append("NOT PRIVATE: this run used reproducible randomness.")
         return tuple(told)
@@ -98,24 +116,30 @@ class PrivacyReport:
         """The claim in plain words."""
         how = _BOUNDS[self.bound] + (f", order {self.order}" if self.order else "")
         lines = [
-            f"({_up(self.epsilon)}, {_up(self.delta)})-differential privacy over {self.rounds:,} round(s)",
-            f"  proved by             {self.bound}: {how}",
+            f"({up(self.epsilon)}, {up(self.delta)})-differential privacy over {self.rounds:,} round(s)",
+            f"  {'accounted by' if self.modelled else 'proved by':<21} {self.bound}: {how}",
         ]
         if self.mu is not None:
-            extra = f" up to total variation {_up(self.slack)}" if self.slack else ""
+            extra = f" up to total variation {up(self.slack)}" if self.slack else ""
             by = f" (by the {self.mu_by} certificate)" if self.bound not in ("gdp", "flat", "pld") else ""
-            lines.append(f"  one round             {_up(self.mu)}-GDP{extra}, before sampling{by}")
+            lines.append(f"  one round             {up(self.mu)}-GDP{extra}, before sampling{by}")
         elif self.mu_missing:
             lines.append(f"  one round             no μ-GDP stated: {self.mu_missing}")
         lines.append(
-            f"  against the aggregator ε = {_up(self.epsilon_aggregator)} (no amplification, all rounds)"
+            f"  against the aggregator ε = {up(self.epsilon_aggregator)} (no amplification, all rounds)"
         )
         lines += [f"  - {line}" for line in self.assumptions]
         return "\n".join(lines)
 
 
-def _up(value: float) -> str:
-    """Four digits, rounded up: what is printed is never stronger than what was proved."""
+def up(value: float) -> str:
+    """Four digits, rounded up: what is printed is never stronger than what was proved.
+
+    Example:
+
+        >>> up(2.99911)
+        '3'
+    """
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     value = max(value, 1e-300)  # below, the digits asked for are not there

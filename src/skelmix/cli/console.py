@@ -36,7 +36,7 @@ def emit(payload: dict[str, Any], readable: RenderableType, *, as_json: bool) ->
     if as_json:
         print(json.dumps(_plain(payload), ensure_ascii=False), flush=True)
     else:
-        out.print(readable)
+        out.print(readable, soft_wrap=isinstance(readable, str))  # lines as they are: for pipes
 
 
 def progress() -> Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,11 @@ from skelmix.cli.console import emit, progress
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from skelmix.plan import Plan
+    from skelmix.summation import PrivateSum
+
+_MOST_SHOWN = 100  # coordinates on the screen; what is not shown could only be had by a second release
 
 
 def register(app: typer.Typer) -> None:
@@ -82,6 +88,10 @@ def register(app: typer.Typer) -> None:
             raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
         if output is not None and not output.parent.is_dir():
             raise InvalidInput(f"--output {output}: {output.parent} is no directory; make it first")
+        if output is not None and input is not None and output.exists() and output.samefile(input):
+            raise InvalidInput(
+                f"--output {output}: is the input, which it would replace; choose another name"
+            )
         start = time.perf_counter()
         data: Iterable[Any]
         if input is not None:
@@ -89,6 +99,11 @@ def register(app: typer.Typer) -> None:
             data, participants, dimension = rows, rows.rows, rows.width
         else:
             data = _sphere(participants, dimension, radius)
+        if input is not None and output is None and not as_json and dimension > _MOST_SHOWN:
+            raise InvalidInput(
+                f"{dimension} coordinates are too many to show: give --output FILE or --json. Nothing was "
+                "released"
+            )
         if clip_norm is None:
             clip_norm = 1.0 if input is not None else radius
         if alignment is None:
@@ -107,6 +122,7 @@ def register(app: typer.Typer) -> None:
         seconds = time.perf_counter() - start
         estimate = result.estimate / participants if mean else result.estimate
         payload: dict[str, Any] = chosen.summary() | {
+            "mean": mean,
             "participants": participants,
             "seconds": seconds,
             "secure": secure,
@@ -118,7 +134,7 @@ def register(app: typer.Typer) -> None:
             payload["output"] = str(output)
         elif input is not None:
             payload["estimate"] = estimate.tolist()
-        emit(payload, _readable(chosen, payload, estimate, "mean" if mean else "sum"), as_json=as_json)
+        emit(payload, _readable(chosen, result, payload, estimate), as_json=as_json)
 
 
 def _ticking(data: Iterable[Any], tick: Any) -> Iterable[Any]:
@@ -155,8 +171,10 @@ def _write(path: Path, estimate: NDArray[np.float64]) -> None:
     temporary.replace(path)
 
 
-def _readable(chosen: Any, payload: dict[str, Any], estimate: NDArray[np.float64], what: str) -> str:
-    lines = [str(chosen), ""]
+def _readable(
+    chosen: Plan, result: PrivateSum, payload: dict[str, Any], estimate: NDArray[np.float64]
+) -> str:
+    lines = [str(replace(chosen, report=result.report)), ""]
     if "mse" in payload:
         ratio = payload["mse"] / payload["predicted"]["mse"]
         lines.append(
@@ -165,7 +183,13 @@ def _readable(chosen: Any, payload: dict[str, Any], estimate: NDArray[np.float64
     if "output" in payload:
         lines.append(f"wrote       {payload['output']}")
     else:
-        shown = ", ".join(f"{value:.6g}" for value in estimate[:8])
-        lines.append(f"{what:<11} {shown}{', … (use --output FILE for all)' if len(estimate) > 8 else ''}")
+        more = ", …" if len(estimate) > _MOST_SHOWN else ""  # of synthetic vectors only
+        shown = ", ".join(f"{value:.6g}" for value in estimate[:_MOST_SHOWN])
+        lines.append(f"{'mean' if payload['mean'] else 'sum':<11} {shown}{more}")
+    if "mse" not in payload:
+        lines.append(
+            f"clip norm   rows longer than {payload['clip_norm']:g} were shortened to it; the error above "
+            "does not count what that cost"
+        )
     lines.append(f"seconds     {payload['seconds']:.2f}")
     return "\n".join(lines)

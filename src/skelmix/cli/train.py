@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skelmix.accounting.report import up
 from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
 
@@ -150,7 +152,9 @@ def _one(
     """One run from its settings to its summary, with live progress on stderr."""
     from skelmix.federated import report, runs
 
-    report.script()  # what the report needs is missed now, not after the budget is spent
+    report.script()  # what is not installed is missed now, not after the budget is spent
+    if tensorboard:
+        runs.summary_writer()
     with err.status("preparing data, model and plan"):
         prepared = runs.Prepared(settings)
         plan: Plan | None = None
@@ -162,8 +166,15 @@ def _one(
             trainer.callbacks += (runs.tensorboard(place, trainer, spent),)
     if not trainer.private:
         err.print("[bold red]NOT PRIVATE:[/] a seed makes this run repeatable, for anybody who knows it")
-    for warning in trainer.plan.warnings:
-        err.print(f"[yellow]warning:[/] {warning}")
+    warnings = trainer.plan.warnings
+    if settings.dropout_rate > trainer.plan.cohort.dropout_tolerance:
+        warnings += (
+            f"more participants drop out ({settings.dropout_rate:g}) than the plan tolerates "
+            f"({trainer.plan.cohort.dropout_tolerance:g}): most rounds will give no sum, and are paid for; "
+            "raise --dropout-tolerance",
+        )
+    for warning in warnings:
+        err.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
     with progress() as bar:
         task = bar.add_task(
             trainer.plan.mechanism.name, total=trainer.plan.rounds, completed=trainer.ledger.charged, note=""
@@ -174,7 +185,9 @@ def _one(
             result, summary = runs.finish(trainer, place, settings, spent)
         except KeyboardInterrupt:
             err.print(
-                f"saved after {trainer.ledger.charged} rounds; go on with: skelmix train --resume {place}"
+                f"stopped after {trainer.ledger.charged} rounds; go on with: skelmix train --resume "
+                f"{shlex.quote(str(place))}",
+                soft_wrap=True,
             )
             raise
     err.print(result.report.card(), markup=False, highlight=False)
@@ -188,28 +201,31 @@ class _Live:
 
     def __init__(self, spent: Spent) -> None:
         self.spent, self.accuracy = spent, ""
+        self.rounds, self.start = 0, time.perf_counter()
 
     def __call__(self, record: dict[str, Any]) -> str:
         if "accuracy" in record:
             self.accuracy = f"acc {record['accuracy']:.4f}"
         parts = [self.accuracy] if self.accuracy else []
-        parts.append(f"ε≤{self.spent.after(record['round']):.3g}")
+        parts.append(f"ε≤{up(self.spent.after(record['round']))}")
         for name, label in (("wrapped_fraction", "wrapped"), ("clipped_fraction", "clipped")):
             if name in record:
                 parts.append(f"{label} {record[name]:.2%}")
-        return "  ".join([*parts, f"{1 / record['seconds']:.1f}/s"])
+        self.rounds += 1
+        return "  ".join([*parts, f"{self.rounds / (time.perf_counter() - self.start):.1f}/s"])
 
 
 def _readable(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         mark = "" if row["private"] else f"  NOT PRIVATE (seed {row['seed']})"
-        other = [f"{e:.4g} by {b}" for b, e in row.get("epsilon_by_bound", {}).items() if b != row["bound"]]
+        other = [f"{up(e)} by {b}" for b, e in row.get("epsilon_by_bound", {}).items() if b != row["bound"]]
         also = f" ({', '.join(other)})" if other else ""
+        failed = f" ({row['failed_rounds']} without a sum)" if row["failed_rounds"] else ""
         lines += [
             f"{row['mechanism']} ({row['bound']}): accuracy {row['accuracy']:.4f} "
-            f"at ε = {row['epsilon']:.4g}{also}, δ = {row['delta']:g}; "
-            f"{row['rounds']} rounds, {row['seconds_per_round']:.3f} s each{mark}",
+            f"at ε = {up(row['epsilon'])}{also}, δ = {row['delta']:g}; "
+            f"{row['rounds']} rounds{failed}, {row['seconds_per_round']:.3f} s each{mark}",
             f"  {row['report']}",
         ]
     return "\n".join(lines)

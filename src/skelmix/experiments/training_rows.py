@@ -67,7 +67,7 @@ def told(text: str, source: str, holds: Iterable[tuple[str, float | None, bool]]
 
 def words(rows: Sequence[Row]) -> list[str]:
     """What holds for every row."""
-    return ["Each run repeats from its seed and is therefore *not private*: it compares mechanisms."]
+    return ["Each run used reproducible randomness and is therefore *not private*: it compares mechanisms."]
 
 
 def tables(rows: Sequence[Row], dataset: str) -> list[Grid]:

@@ -27,9 +27,15 @@ _ELEMENTWISE = (
 )
 
 
+def _hooked(module: nn.Module) -> bool:
+    """Whether somebody changes or watches what goes through it."""
+    names = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+    return any(getattr(module, name) for name in names)
+
+
 def _stack(model: nn.Module) -> list[nn.Module] | None:
     """The layers in order, when they are all linear, elementwise or a flattening; else None."""
-    if type(model) is not nn.Sequential:
+    if type(model) is not nn.Sequential or _hooked(model):
         return None
     layers = list(model)
     for place, layer in enumerate(layers):
@@ -39,7 +45,7 @@ def _stack(model: nn.Module) -> list[nn.Module] | None:
             return None
         if getattr(layer, "inplace", False):  # it overwrites the outputs whose slopes are wanted
             return None
-        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
+        if _hooked(layer):
             return None
     tied = len({id(p) for layer in layers for p in layer.parameters()}) < sum(
         1 for x in layers for _ in x.parameters()

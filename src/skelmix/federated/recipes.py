@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,7 +19,11 @@ from skelmix.datasets.catalogue import Images
 from skelmix.datasets.partition import Partition
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
+from skelmix.federated.gradients import Loss
 from skelmix.validation import positive
+
+if TYPE_CHECKING:
+    from skelmix.plan import Plan
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -67,7 +75,7 @@ def build_model(name: str, *, pixels: int, classes: int, seed: int | None = None
             torch.manual_seed(seed)
         if name in MODELS:
             return MODELS[name](pixels, classes)
-        made = _factory(name)()
+        made = _made(name)
     if not isinstance(made, nn.Module):
         raise InvalidInput(
             f"model = {name!r} returned {type(made).__name__}: it must return a torch.nn.Module"
@@ -75,15 +83,51 @@ def build_model(name: str, *, pixels: int, classes: int, seed: int | None = None
     return made
 
 
-def _factory(name: str) -> Callable[[], Any]:
+def _made(name: str) -> Any:
+    """What the factory returns; modules are looked for in the current directory, too."""
     place, _, attribute = name.partition(":")
+    sys.path.insert(0, "")
     try:
-        factory: Callable[[], Any] = getattr(import_module(place), attribute)
-        return factory
+        factory = getattr(import_module(place), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
-            f"model = {name!r}: choose {', '.join(MODELS)}, or package.module:factory to import ({error})"
+            f"model = {name!r}: choose {', '.join(MODELS)}, or package.module:factory to import, from here "
+            f"or of what is installed ({error})"
         ) from error
+    finally:
+        sys.path.remove("")
+    try:
+        return factory()
+    except Exception as error:
+        raise InvalidInput(
+            f"model = {name!r}: the factory, called without arguments, raised {type(error).__name__}: {error}"
+        ) from error
+
+
+def try_out(model: nn.Module, loss: Loss, clients: Clients) -> None:
+    """One pass over zeros shaped like the first participant's records: a model that does not fit the data
+    raises `InvalidInput` before anything is spent on it."""
+    inputs, targets = torch.zeros_like(clients.inputs[:1]), torch.zeros_like(clients.targets[:1])
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(model).eval()(inputs)
+            loss(outputs, targets)
+            last = int(clients.targets.max()) if not targets.is_floating_point() else 0
+            if outputs.ndim == 2 and outputs.shape[1] <= last:
+                raise InvalidInput(f"the model has {outputs.shape[1]} outputs, the labels go up to {last}")
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"the model does not take these records, each a tensor of shape {tuple(inputs.shape[1:])} "
+            f"(images come flattened): {type(error).__name__}: {error}"
+        ) from error
+
+
+def repeatable(plan: Plan, seed: int) -> Plan:
+    """The plan with a rotation that follows from the seed, like everything else of a repeatable run."""
+    rotation = hashlib.sha256(f"rotation {seed}".encode()).digest()
+    return replace(plan, mechanism=replace(plan.mechanism, rotation_seed=rotation))
 
 
 def build_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimizer:

@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,17 +58,17 @@ class Spent:
 
 def statement(plan: Plan, result: RunResult) -> str:
     """The privacy statement in plain words."""
-    report = replace(plan.report, reproducible=not result.private)
-    lines = [report.card()]
+    lines = [result.report.card()]
     if not result.private:
         lines.insert(0, NOT_PRIVATE + "\n")
-    if plan.mechanism.name == "gaussian":
-        lines.append(
-            "  - The aggregator is trusted with everybody's vector: central, not distributed, privacy."
-        )
     lines.append(
         f"  {result.rounds} of {plan.rounds} rounds were charged, {result.failed_rounds} gave no sum."
     )
+    if result.lost_rounds:
+        lines.append(
+            f"  {result.lost_rounds} more were interrupted, and what they did to the model is lost; their "
+            "sums may have been seen."
+        )
     return "\n".join(lines)
 
 
@@ -134,13 +133,14 @@ def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) ->
     rows += [(str(key), str(value)) for key, value in config.items()]
     table = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
     banner = "" if result.private else "<p class='warn'>NOT PRIVATE: made with a seed.</p>"
+    unprotected = UNPROTECTED if config.get("diagnostics", True) else ""
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>skelmix training run</title>
     <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
     th{{text-align:left;padding-right:2rem;font-weight:500}}pre{{background:#f4f4f4;padding:1rem;white-space:pre-wrap}}
     .warn{{background:#b00;color:#fff;padding:.5rem 1rem;font-weight:700}}</style>
     <script>{script()}</script></head><body><h1>Training run</h1>{banner}
     <h2>Privacy</h2><pre>{escape(statement(plan, result))}</pre> {_figures(plan, result.history, spent)}
-    <p>{escape(UNPROTECTED)}</p><h2>Numbers</h2><table>{table}</table></body></html>"""
+    <p>{escape(unprotected)}</p><h2>Numbers</h2><table>{table}</table></body></html>"""
 
 
 def _errors(plan: Plan, result: RunResult) -> list[tuple[str, float]]:

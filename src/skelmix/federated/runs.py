@@ -17,7 +17,14 @@ from skelmix.federated import report
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import LocalSteps, dimension
 from skelmix.federated.ledger import storing, write_atomically
-from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of
+from skelmix.federated.recipes import (
+    Accuracy,
+    build_model,
+    build_optimizer,
+    clients_of,
+    repeatable,
+    try_out,
+)
 from skelmix.federated.trainer import Callback, RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 
@@ -80,6 +87,7 @@ class Prepared:
         self.clients: Clients = clients_of(self.images, settings.partition(self.images))
         pixels, classes = self.images.train_images[0].size, self.images.classes
         self.model = build_model(settings.model, pixels=pixels, classes=classes, seed=settings.seed)
+        try_out(self.model, cross_entropy, self.clients)
         self.dimension, self.population = dimension(self.model), len(self.clients)
 
     def trainer(self, plan: Plan | None, directory: Path, *, resume: bool = False) -> Trainer:
@@ -92,7 +100,7 @@ class Prepared:
             "dropout_rate": chosen.dropout_rate,
             "checkpoint_every": chosen.checkpoint_every,
             "measure": chosen.diagnostics,
-            "local": LocalSteps(chosen.local_steps, chosen.local_lr) if chosen.local_steps > 1 else None,
+            "local": None if chosen.local_steps == 1 else LocalSteps(chosen.local_steps, chosen.local_lr),
             "entropy": None if chosen.seed is None else ReproducibleEntropy(chosen.seed),
         }
         parts = (self.model, cross_entropy, self.clients)
@@ -101,6 +109,8 @@ class Prepared:
             return Trainer.resume(directory, *parts, optimizer, **options)
         if plan is None:
             raise InvalidInput("a fresh run needs a plan")
+        if chosen.seed is not None:
+            plan = repeatable(plan, chosen.seed)
         if not (directory / "ledger.jsonl").exists():  # before it: a run that is killed here can begin again
             with storing(directory):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -144,6 +154,7 @@ def finish(
         "report": str(page),
         "private": result.private,
         "failed_rounds": result.failed_rounds,
+        "lost_rounds": result.lost_rounds,
         "mechanism": trainer.plan.mechanism.name,
         "bound": result.report.bound,
         "seed": settings.seed,
@@ -174,13 +185,18 @@ def _plan_rows(plan: Plan) -> dict[str, Any]:
     return {"mechanism": mechanism.name} | {name: getattr(mechanism, name) for name in kept} | cohort
 
 
-def tensorboard(directory: Path, trainer: Trainer, spent: report.Spent) -> Callback:
-    """A callback that writes every number of a record for TensorBoard, when it is installed."""
+def summary_writer() -> Any:
+    """TensorBoard's own. Raises `MissingExtra` where it is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingExtra("--tensorboard needs it installed: pip install tensorboard") from error
-    writer: Any = SummaryWriter(str(directory / "tensorboard"))
+    return SummaryWriter
+
+
+def tensorboard(directory: Path, trainer: Trainer, spent: report.Spent) -> Callback:
+    """A callback that writes every number of a record for TensorBoard, when it is installed."""
+    writer = summary_writer()(str(directory / "tensorboard"))
     mark = "" if trainer.private else report.NOT_PRIVATE + " "
     writer.add_text("privacy", mark + report.UNPROTECTED)
 

@@ -13,7 +13,7 @@ from skelmix.datasets.partition import Partition
 from skelmix.encoding.threads import at_most
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import dimension
-from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of
+from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of, repeatable
 from skelmix.federated.trainer import RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 
@@ -49,11 +49,13 @@ def train_once(
 ) -> RunResult:
     """Train on a data set under a plan and return the result; further options are those of `Trainer`.
 
-    With a seed, weights, cohorts, rounding and noise all repeat and the run is *not private*; without one
-    everything comes from the system. Evaluates at the end only, unless `evaluate_every` is given. Uses
+    With a seed, weights, cohorts, rotations, rounding and noise all repeat and the run is *not private*;
+    without one everything comes from the system. Evaluates at the end only, unless `evaluate_every` is given. Uses
     `threads` threads, one by default: a study runs one process a core. The data set stays in memory.
     """
     images, clients, accuracy = _prepared(dataset)
+    if seed is not None:
+        plan = repeatable(plan, seed)
     if partition is not None:
         clients = Clients(clients.inputs, clients.targets, partition)
     net = build_model(model, pixels=images.train_images[0].size, classes=images.classes, seed=seed)

@@ -43,7 +43,7 @@ Callback = Callable[["Trainer", Record], None]
 @dataclass(frozen=True)
 class RunResult:
     """What a run came to. `history` has one record a round; `private` is False after reproducible
-    randomness.
+    randomness. failed_rounds gave no sum; lost_rounds were interrupted, with nothing left of them here.
 
     Example: `Trainer(...).run().report.card()`, the claim in words.
     """
@@ -52,6 +52,7 @@ class RunResult:
     report: PrivacyReport
     rounds: int
     failed_rounds: int
+    lost_rounds: int
     seconds: float
     seconds_per_round: float
     wrapped_fraction: float | None
@@ -129,6 +130,7 @@ class Trainer:
         self.evaluate, self.evaluate_every, self.measure = evaluate, evaluate_every, measure
         self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
         self.seconds, self.history = Seconds(), list[Record]()
+        self._busy, self._steps = 0.0, 0  # seconds of rounds, and how many
         self.private = entropy is None or isinstance(entropy, SystemEntropy)
         self._entropy = entropy or system_entropy()
         self._root = self._entropy.bytes(32)
@@ -198,6 +200,7 @@ class Trainer:
         A round with too few survivors changes nothing but the ledger.
         """
         split, round = self.seconds, self.ledger.charged
+        self._steps += 1
         start = perf_counter()
         self.ledger.charge(round)
         charged = perf_counter()
@@ -220,7 +223,10 @@ class Trainer:
         except RoundFailed:
             pass
         del record["lost"]
-        record["seconds"] = perf_counter() - start
+        took = perf_counter() - start
+        self._busy += took
+        if self.measure:
+            record["seconds"] = took
         if self.evaluate is not None and looked_at:
             begin = perf_counter()
             record["accuracy"] = float(self.evaluate(self.model))
@@ -358,15 +364,15 @@ class Trainer:
 
     def _result(self, seconds: float) -> RunResult:
         accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]
-        times = [record["seconds"] for record in self.history if "seconds" in record]
         wrapped = [record["wrapped_fraction"] for record in self.history if "wrapped_fraction" in record]
         return RunResult(
             accuracy=accuracies[-1] if accuracies else None,
-            report=replace(self.plan.report, reproducible=not self.private),
+            report=replace(self.plan.report, reproducible=not self.private, simulated=self.secure == "ideal"),
             rounds=self.ledger.charged,
-            failed_rounds=sum(not record["opened"] for record in self.history),
+            failed_rounds=sum(not record["opened"] and "lost" not in record for record in self.history),
+            lost_rounds=sum("lost" in record for record in self.history),
             seconds=seconds,
-            seconds_per_round=sum(times) / max(len(times), 1),
+            seconds_per_round=self._busy / max(self._steps, 1),
             wrapped_fraction=float(np.mean(wrapped)) if wrapped else None,
             private=self.private,
             history=self.history,

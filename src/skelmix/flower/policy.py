@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,14 @@ from skelmix.validation import positive, probability, whole
 
 if TYPE_CHECKING:
     from skelmix.plan import Plan
+
+_NODE_KEYS = {
+    "skelmix-max-epsilon",
+    "skelmix-max-epsilon-aggregator",
+    "skelmix-max-delta",
+    "skelmix-min-cohort",
+    "skelmix-server-identity",
+}
 
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 
@@ -76,14 +85,29 @@ class ClientPolicy:
         """The policy with what the node's own operator set by `flower-supernode --node-config`, where that
         is stricter.
 
-        Keys: skelmix-max-epsilon, skelmix-max-delta, skelmix-min-cohort, skelmix-server-identity
-        (hexadecimal).
+        Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-delta, skelmix-min-cohort,
+        skelmix-server-identity (hexadecimal). Another key that begins with skelmix-, or a value that is none,
+        raises `InvalidInput`: a limit that was meant must not be missed.
         """
+        asked = {key: value for key, value in node_config.items() if key.startswith("skelmix-")}
+        if unknown := asked.keys() - _NODE_KEYS:
+            raise InvalidInput(
+                f"node-config has {', '.join(sorted(unknown))}: there is {', '.join(sorted(_NODE_KEYS))}"
+            )
+        try:
+            return self._narrowed(asked)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InvalidInput(f"node-config of skelmix: {error}; correct the value") from error
+
+    def _narrowed(self, node_config: Mapping[str, Any]) -> ClientPolicy:
         found = self
         if (epsilon := node_config.get("skelmix-max-epsilon")) is not None:
-            found = replace(found, max_epsilon=min(found.max_epsilon, float(epsilon)))
+            found = replace(found, max_epsilon=min(float(epsilon), found.max_epsilon))
+        if (epsilon := node_config.get("skelmix-max-epsilon-aggregator")) is not None:
+            before = math.inf if found.max_epsilon_aggregator is None else found.max_epsilon_aggregator
+            found = replace(found, max_epsilon_aggregator=min(float(epsilon), before))
         if (delta := node_config.get("skelmix-max-delta")) is not None:
-            found = replace(found, max_delta=min(found.max_delta, float(delta)))
+            found = replace(found, max_delta=min(float(delta), found.max_delta))
         if (cohort := node_config.get("skelmix-min-cohort")) is not None:
             found = replace(found, min_cohort=max(found.min_cohort, int(cohort)))
         if (identity := node_config.get("skelmix-server-identity")) is not None:

@@ -51,13 +51,13 @@ class Binomial(ConditionallyRounded):
         return ("composition",)
 
     def approximate_dp(self, delta: float) -> float:
-        """ε of one round at δ (Agarwal et al. 2018, Theorem 1); infinite where its condition fails."""
+        """ε of one round at δ (Agarwal et al. 2018, Theorem 1, and no less than its tail gives); infinite
+        where its condition fails."""
         from skelmix.accounting.closed_form import binomial
 
         self._noisy()
         return binomial(
             self.total_noise,  # what any cohort adds at least, however its shares are rounded up
-            0.5,
             self.l2_sensitivity,
             self.l1_sensitivity,
             self.linf_sensitivity,

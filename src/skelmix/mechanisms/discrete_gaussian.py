@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.conditional import ConditionallyRounded
 from skelmix.noise import laws
@@ -33,14 +34,19 @@ class DiscreteGaussian(ConditionallyRounded):
     round_sigma_up: bool = False
     name: ClassVar[str] = "ddg"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.round_sigma_up, bool):
+            raise InvalidInput(f"round_sigma_up = {self.round_sigma_up!r}: must be True or False")
+
     def participant_variance(self, shares: Shares = None) -> Fraction:
         """σ² of one participant, exact."""
+        total = Fraction(self.total_noise)
+        if self.round_sigma_up:  # what is accounted for: a smaller cohort must reach it, too
+            total = self.shares * _square_above(total / self.shares)
         # never a smaller share than was accounted for: more and narrower ones hide less, see GaussianMixture
-        share = Fraction(self.total_noise) / min(math.ceil(self._shares(shares)), self.shares)
-        if not self.round_sigma_up:
-            return share
-        whole = math.isqrt(math.ceil(share))
-        return Fraction((whole if whole * whole >= share else whole + 1) ** 2)
+        share = total / min(math.ceil(self._shares(shares)), self.shares)
+        return _square_above(share) if self.round_sigma_up else share
 
     def participant_law(self, shares: Shares = None) -> laws.DiscreteGaussian | None:
         variance = self.participant_variance(shares)
@@ -71,3 +77,9 @@ class DiscreteGaussian(ConditionallyRounded):
             self.padded_dimension,
             orders,
         )
+
+
+def _square_above(number: Fraction) -> Fraction:
+    """The least square of a whole number that is not below."""
+    whole = math.isqrt(math.ceil(number))
+    return Fraction((whole if whole * whole >= number else whole + 1) ** 2)
