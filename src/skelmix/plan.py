@@ -22,6 +22,9 @@ from skelmix.scale import WRAP_WARNING, at_best_scale, at_scale, refusal, too_wi
 __all__ = ["Cohort", "Plan", "PrivacyTarget", "account", "plan"]
 
 FORMAT = 1
+_FIELDS = {
+    "format", "target", "cohort", "rounds", "alignment", "mechanism", "bound", "slack", "epsilon",
+}  # fmt: skip
 _MUCH_ERROR = 2.0  # times the central Gaussian's: above, a plan warns
 _LEAST_EPSILON = 1e-6  # a target is positive, even where the claim is zero
 
@@ -108,6 +111,13 @@ class Plan:
             "noise": mechanism.noise,
             "total_noise": mechanism.total_noise,
             "min_survivors": report.min_survivors,
+            "sampling": self.cohort.sampling,
+            "cohort": self.cohort.expected,
+            "population": self.cohort.population,
+            "dropout_tolerance": self.cohort.dropout_tolerance,
+            "colluding": self.cohort.colluding,
+            "modelled": report.modelled,
+            "warnings": list(self.warnings),
             "predicted": self.predicted.to_dict(),
             "central_gaussian_mse": self.central_gaussian_mse,
             "central_gaussian_mse_rdp": self.central_gaussian_mse_rdp,
@@ -169,6 +179,8 @@ class Plan:
                 raise InvalidInput(
                     f"this is not a skelmix plan of format {FORMAT}; make it with this version of skelmix"
                 )
+            if odd := data.keys() - _FIELDS:
+                raise InvalidInput(f"a plan has no {', '.join(sorted(odd))}; make it anew")
             found = _finish(
                 PrivacyTarget(**data["target"]),
                 Cohort(**data["cohort"]),

@@ -1,27 +1,29 @@
 """The training loop: what reaches the optimiser, what is charged, what is refused."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from federation_helper import POPULATION, accuracy, clients, network, small_plan
+from federation_helper import POPULATION, accuracy, clients, network, records, small_plan
 from skelmix.datasets.catalogue import Images
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
 from skelmix.federated import trainer as module
+from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Gradients
 from skelmix.federated.recipes import Accuracy
 from skelmix.federated.trainer import Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 
 
-def make(plan=None, *, model=None, lr=0.02, **options):
+def make(plan=None, *, model=None, people=None, lr=0.02, **options):
     model = network() if model is None else model
     plan = small_plan() if plan is None else plan
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    return Trainer(model, cross_entropy, clients(), plan, optimizer, **options)
+    return Trainer(model, cross_entropy, people or clients(), plan, optimizer, **options)
 
 
 def weights(model):
@@ -298,3 +300,26 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     model = network()
     with pytest.raises(CorruptState, match="damaged"):
         Trainer.resume(tmp_path, model, cross_entropy, clients(), torch.optim.Adam(model.parameters()))
+
+
+@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+def test_a_broken_vector_counts_as_zero_and_does_not_show(secure):
+    inputs, targets = records()
+    inputs = inputs.clone()
+    inputs[7] = math.nan
+    sick = Clients(inputs, targets)
+    everyone = small_plan(expected=POPULATION, sampling="none", rounds=2, bits=16)
+    trainer = make(everyone, people=sick, secure=secure)
+    result = trainer.run()
+    assert all(record["opened"] and record["broken"] == 1 for record in result.history)
+    assert weights(trainer.model).isfinite().all()
+    hidden = make(everyone, people=sick, secure=secure, measure=False).run()
+    assert all(record.keys() == {"round", "opened"} for record in hidden.history)
+
+
+def test_a_model_that_diverged_is_said_to_have():
+    trainer = make()
+    with torch.no_grad():
+        next(trainer.model.parameters()).fill_(math.nan)
+    with pytest.raises(InvalidInput, match="diverged"):
+        trainer.run()

@@ -88,6 +88,8 @@ def register(app: typer.Typer) -> None:
             raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
         if output is not None and not output.parent.is_dir():
             raise InvalidInput(f"--output {output}: {output.parent} is no directory; make it first")
+        if output is not None:
+            _try_out(output)
         if output is not None and input is not None and output.exists() and output.samefile(input):
             raise InvalidInput(
                 f"--output {output}: is the input, which it would replace; choose another name"
@@ -158,11 +160,29 @@ def _sphere(participants: int, dimension: int, radius: float) -> Iterable[Any]:
         yield point * (radius / np.linalg.norm(point))
 
 
+def _part(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def _try_out(path: Path) -> None:
+    """A place that cannot be written to is refused before anything is released."""
+    from skelmix.errors import InvalidInput
+
+    try:
+        _part(path).touch()
+        _part(path).unlink()
+    except OSError as error:
+        raise InvalidInput(
+            f"--output {path}: cannot be written ({error.strerror}), and nothing was released; choose another "
+            "place"
+        ) from error
+
+
 def _write(path: Path, estimate: NDArray[np.float64]) -> None:
     """Write the whole file or nothing."""
     import numpy as np
 
-    temporary = path.with_name(path.name + ".part")
+    temporary = _part(path)
     with temporary.open("wb") as file:
         if path.suffix == ".npy":
             np.save(file, estimate)

@@ -191,6 +191,10 @@ def _one(
             )
             raise
     err.print(result.report.card(), markup=False, highlight=False)
+    if broken := sum(record.get("broken", 0) for record in result.history):
+        err.print(
+            f"[yellow]warning:[/] {broken} vectors were NaN or infinite and taken as zero: look at the data"
+        )
     if settings.diagnostics:
         err.print(report.UNPROTECTED, highlight=False)
     return summary

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from skelmix.mechanisms import EncodeStats
     from skelmix.plan import Plan
 
+Blocks = Iterable[NDArray[np.float32]]
+
+_HUGE = 1e20  # of a gradient's coordinate: beyond, scaling and rotating it might overflow
+
 
 class TrueSum:
     """The sum of the clipped vectors, seen in a simulation only, to measure the error of the noisy one.
@@ -29,7 +33,7 @@ class TrueSum:
     def __init__(self, clip_norm: float, dimension: int) -> None:
         self.clip_norm, self.total = clip_norm, np.zeros(dimension)
 
-    def watch(self, blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+    def watch(self, blocks: Blocks) -> Iterator[NDArray[np.float32]]:
         """Hand the blocks on unchanged, adding them up on the way, clipped to `clip_norm`."""
         for block in blocks:
             norms = np.sqrt([sum_of_squares(row) for row in block])
@@ -50,7 +54,7 @@ class Seconds:
     optimizer: float = 0.0
     evaluate: float = 0.0
 
-    def timed(self, blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+    def timed(self, blocks: Blocks) -> Iterator[NDArray[np.float32]]:
         """Hand blocks on, charging the time spent making them to `gradients`."""
         blocks = iter(blocks)
         while True:
@@ -62,9 +66,23 @@ class Seconds:
             yield block
 
 
+class Mended:
+    """Blocks in which a row with NaN or infinity, or too large to be used, is a row of zeros; `broken` counts
+    them."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks, self.broken = blocks, 0
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        for block in self._blocks:
+            bad = ~(np.abs(block).max(axis=1) < _HUGE)  # NaN compares as false
+            self.broken += int(bad.sum())
+            yield np.where(bad[:, None], np.float32(0), block)
+
+
 def noisy_sum(
     plan: Plan,
-    blocks: Iterable[NDArray[np.float32]],
+    blocks: Blocks,
     *,
     round: int,
     sampled: int,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "round", "private", "opened", "sampled", "survivors", "accuracy", "epsilon", "rms_norm",
-    "clipped_fraction", "wrapped_fraction", "mse", "seconds",
+    "clipped_fraction", "wrapped_fraction", "mse", "seconds", "broken",
 )  # fmt: skip
 UNPROTECTED = (
     "Cohort sizes, times, norms, clipping, wrapping and measured error are diagnostics of this simulation, "
@@ -66,7 +66,7 @@ def statement(plan: Plan, result: RunResult) -> str:
     )
     if result.lost_rounds:
         lines.append(
-            f"  {result.lost_rounds} more were interrupted, and what they did to the model is lost; their "
+            f"  {result.lost_rounds} of them were interrupted, and what they did to the model is lost; their "
             "sums may have been seen."
         )
     return "\n".join(lines)

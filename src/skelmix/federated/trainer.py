@@ -22,10 +22,11 @@ import torch
 from torch import nn
 
 from skelmix.accounting.report import PrivacyReport
+from skelmix.encoding.clipping import BadRow
 from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
-from skelmix.federated.cohort import Seconds, TrueSum, noisy_sum
+from skelmix.federated.cohort import Blocks, Mended, Seconds, TrueSum, noisy_sum
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
 from skelmix.federated.ledger import Ledger, RunLock, storing, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
@@ -66,7 +67,8 @@ class Trainer:
     parameters.
 
     loss(outputs, targets): of one participant's records. evaluate(model) -> number, every `evaluate_every`
-    rounds and at the end. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
+    rounds and at the end. A participant whose vector is NaN or infinite counts as zero, so that it does not
+    show. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
     each participant independently. measure: keep the unprotected diagnostics of a simulation (cohort sizes,
     norms, clipping, wrapping; the error at evaluated rounds). run_directory: makes the run durable (ledger,
     checkpoints, plan); without it nothing touches the disk. entropy: a `ReproducibleEntropy` makes the run
@@ -263,20 +265,33 @@ class Trainer:
         self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
     ) -> None:
         mechanism = self.plan.mechanism
-        blocks = self.gradients.blocks(self.clients, here)
-        watched = TrueSum(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
-        stats = EncodeStats() if self.measure else None
-        total = noisy_sum(
-            self.plan,
-            blocks if watched is None else watched.watch(blocks),
-            round=round,
-            sampled=sampled,
-            survivors=len(here),
-            secure=self.secure,
-            entropy=entropy,
-            seconds=self.seconds,
-            stats=stats,
-        )
+
+        def summed(blocks: Blocks) -> tuple[np.ndarray, TrueSum | None, EncodeStats | None]:
+            watched = (
+                TrueSum(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
+            )
+            stats = EncodeStats() if self.measure else None
+            total = noisy_sum(
+                self.plan,
+                blocks if watched is None else watched.watch(blocks),
+                round=round,
+                sampled=sampled,
+                survivors=len(here),
+                secure=self.secure,
+                entropy=entropy,
+                seconds=self.seconds,
+                stats=stats,
+            )
+            return total, watched, stats
+
+        try:
+            total, watched, stats = summed(self.gradients.blocks(self.clients, here))
+        except BadRow:  # nothing was released; that somebody's vector is broken must not show
+            self._still_finite()
+            mended = Mended(self.gradients.blocks(self.clients, here))
+            total, watched, stats = summed(mended)
+            if self.measure:
+                record["broken"] = mended.broken
         if stats is not None and stats.participants:
             record["rms_norm"] = math.sqrt(stats.squared_norms / stats.participants) / mechanism.scale
             record["clipped_fraction"] = stats.clipped_rows / stats.participants
@@ -289,6 +304,13 @@ class Trainer:
         if self.scheduler is not None:
             self.scheduler.step()
         self.seconds.optimizer += perf_counter() - start
+
+    def _still_finite(self) -> None:
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise InvalidInput(
+                "the model's weights are NaN or infinite: training has diverged; lower the learning rate and "
+                "start again"
+            )
 
     def _round_entropy(self, round: int) -> Entropy:
         """Fresh system entropy; for reproducible runs, a stream of the round's own, so that a resumed run
