@@ -173,8 +173,8 @@ def _try_out(path: Path) -> None:
         _part(path).unlink()
     except OSError as error:
         raise InvalidInput(
-            f"--output {path}: cannot be written ({error.strerror}), and nothing was released; choose another "
-            "place"
+            f"--output {path}: cannot be written ({error.strerror}), and nothing was released; choose "
+            "another place"
         ) from error
 
 
