@@ -30,7 +30,9 @@ def register(app: typer.Typer) -> None:
         rounds: opt.Rounds = 1,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
-        scale: opt.Scale = 64.0,
+        scale: Annotated[
+            float, typer.Option(help="Scale γ of the grid.", rich_help_panel="Mechanism")
+        ] = 64.0,
         dropout_tolerance: opt.DropoutTolerance = 0.0,
         colluding: opt.Colluding = 0,
         sampling: opt.Sampling = "poisson",
@@ -53,7 +55,7 @@ def register(app: typer.Typer) -> None:
             rounds=rounds,
             cohort=opt.build_cohort(cohort, population, dropout_tolerance, colluding, sampling),
             mechanism=mechanism,
-            scale=64.0 if scale is None else scale,
+            scale=scale,
             bound=bound,
             alignment=alignment,
         )

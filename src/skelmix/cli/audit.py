@@ -221,7 +221,7 @@ def _study(output: Path, as_json: bool) -> None:
 
 
 def _readable(found: dict[str, Any]) -> str:
-    verdict = "the claim holds" if found["holds"] else "THE CLAIM IS REFUTED"
+    verdict = "the claim is not refuted" if found["holds"] else "THE CLAIM IS REFUTED"
     return "\n".join(
         [
             f"claimed     ε = {found['claimed']:.4f} at δ = {found['delta']:g}",

@@ -35,7 +35,9 @@ def register(app: typer.Typer) -> None:
     def train(
         context: typer.Context,
         dataset: Annotated[str, _option("mnist, fashion-mnist, or a directory of idx files.")] = "mnist",
-        model: Annotated[str, _option("mlp (the paper's), cnn, or package.module:factory.")] = "mlp",
+        model: Annotated[
+            str, _option("mlp (the paper's), cnn, or package.module:factory, a function without arguments.")
+        ] = "mlp",
         optimizer: Annotated[str, _option("adam, adamw, sgd or momentum.")] = "adam",
         lr: Annotated[float, _option("Learning rate.")] = 0.005,
         epsilon: opt.Epsilon = 3.0,
