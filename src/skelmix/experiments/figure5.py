@@ -21,7 +21,12 @@ def cells(quick: bool, seeds: int | None) -> list[Row]:
     """ε = 3 first. quick: 40 rounds at 8 bits."""
     if quick:
         lines = ("dgm-paper-integer", "smm-paper")
-        return [training.cell(d, ln, 8, 64.0, 3.0, 0, rounds=40) for d in DATASETS for ln in lines]
+        return [
+            training.cell(d, ln, 8, 64.0, 3.0, seed, rounds=40)
+            for seed in range(seeds or 1)
+            for d in DATASETS
+            for ln in lines
+        ]
     rows = []
     for seed in range(seeds or 1):
         for e in (3.0, 1.0, 5.0, 2.0, 4.0):
