@@ -107,7 +107,9 @@ class PrivacyReport:
                 "The aggregator knows who took part: see its own ε."
             )
         if self.modelled:
-            told.append(f"A MODEL, NOT PROVED: {self.modelled} (docs: guarantee, noise of a round).")
+            told.append(
+                f"A MODEL, NOT PROVED: {self.modelled} (docs: guarantee, where amplification is a model)."
+            )
         if self.reproducible:
             told.append("NOT PRIVATE: this run used reproducible randomness.")
         return tuple(told)
