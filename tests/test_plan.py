@@ -364,6 +364,8 @@ def test_the_card_says_what_is_promised_and_assumed():
         ("smm", sk.Cohort(240, 60_000, dropout_tolerance=0.1, sampling="fixed"), "drop out"),
         ("dgm", sk.Cohort(240, 60_000), "noise of dgm depends on the size"),
         ("dgm", sk.Cohort(240, 60_000, sampling="fixed"), ""),
+        ("gaussian", sk.Cohort(240, 60_000, dropout_tolerance=0.1), "drop out"),
+        ("cpsgd", sk.Cohort(240, 60_000, dropout_tolerance=0.1, sampling="fixed"), ""),
         ("ddg", sk.Cohort(240, 60_000), "noise of ddg depends on the size"),
         ("cpsgd", sk.Cohort(240, 60_000), "noise of cpsgd depends on the size"),
     ],

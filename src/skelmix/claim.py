@@ -81,18 +81,19 @@ def claim(
         slack=stated.slack if stated else 0.0,
         mu_by=stated.kind if stated else None,
         mu_missing=missing,
-        modelled=_modelled(mechanism, cohort),
+        modelled=_modelled(mechanism, best.bound, cohort),
         central=isinstance(mechanism, CentralGaussian),
     )
 
 
-def _modelled(mechanism: Mechanism, cohort: Cohort) -> str:
+def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort) -> str:
     """What amplification by sampling takes for granted here: that the noise of a sum is the same with the
     participant in the cohort and without. Empty where that is so, or nothing is claimed by it."""
-    if cohort.expected == cohort.population or isinstance(mechanism, CentralGaussian):
+    unsampled = cohort.expected == cohort.population
+    if unsampled or (bound == "composition" and cohort.sampling != "poisson"):
         return ""
     why = []
-    if cohort.sampling == "poisson":
+    if cohort.sampling == "poisson" and not isinstance(mechanism, CentralGaussian):
         if not isinstance(mechanism, Skellam | SkellamMixture):
             why.append(f"the noise of {mechanism.name} depends on the size of the cohort")
         if cohort.colluding:

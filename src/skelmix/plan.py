@@ -25,7 +25,6 @@ FORMAT = 1
 _FIELDS = {
     "format", "target", "cohort", "rounds", "alignment", "mechanism", "bound", "slack", "epsilon",
 }  # fmt: skip
-_MUCH_ERROR = 2.0  # times the central Gaussian's: above, a plan warns
 _LEAST_EPSILON = 1e-6  # a target is positive, even where the claim is zero
 
 
@@ -72,13 +71,11 @@ class Plan:
                 f"2^{self.mechanism.bits}; "
                 "use more bits or a smaller scale"
             )
-        if (
-            self.central_gaussian_mse
-            and not self.predicted.unbiased <= _MUCH_ERROR * self.central_gaussian_mse
-        ):
+        beside = self.predicted.unbiased - self.predicted.noise
+        if self.central_gaussian_mse and beside > self.predicted.noise:
             told.append(
                 f"the error is {self.predicted.unbiased / self.central_gaussian_mse:.3g} times the central "
-                "Gaussian's: rounding or wrapping costs more than privacy does; use more bits"
+                "Gaussian's: rounding and wrapping cost more than the noise does; use more bits"
             )
         if self.target.delta >= 1 / self.cohort.population:
             told.append(

@@ -117,6 +117,10 @@ def test_the_output_is_not_the_input(tmp_path):
     done = skelmix("sum", "--input", "in.csv", "--output", "in.csv", cwd=tmp_path)
     assert done.returncode == 2
     assert (tmp_path / "in.csv").read_text() == "1,2\n3,4\n"
+    (tmp_path / "out.csv").mkdir()
+    done = skelmix("sum", "--input", "in.csv", "--output", "out.csv", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is a directory" in done.stderr
 
 
 def test_what_is_shown_says_that_rows_were_shortened_and_how_they_were_added(tmp_path):

@@ -6,11 +6,14 @@ import re
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 import skelmix as sk
 from idx_helper import two_kinds_of_images
 from skelmix.errors import InvalidInput
 from skelmix.federated import runs
+from skelmix.federated.clients import Clients
+from skelmix.federated.recipes import build_model, try_out
 from skelmix.federated.report import Spent
 
 
@@ -134,9 +137,24 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_is_spent(images, f
 
 
 def test_a_factory_is_found_in_the_current_directory(images, tmp_path, monkeypatch):
+    (tmp_path / "width_beside.py").write_text("WIDTH = 4\n")
     (tmp_path / "my_model_here.py").write_text(
-        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2))\n"
+        "from torch import nn\n"
+        "def make():\n"
+        "    from width_beside import WIDTH\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(9, WIDTH))\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match="flattened"):
-        runs.Prepared(runs.RunSettings(dataset=images, model="my_model_here:make"))
+    model = build_model("my_model_here:make", pixels=9, classes=2)
+    assert isinstance(model, torch.nn.Sequential)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_trying_a_model_out_leaves_it_as_it_was():
+    model = torch.nn.Sequential(
+        torch.nn.utils.spectral_norm(torch.nn.Linear(5, 3)), torch.nn.BatchNorm1d(3).eval()
+    )
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    try_out(model, cross_entropy, Clients(torch.rand(4, 5), torch.tensor([0, 1, 2, 0])))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [module.training for module in model] == [True, False]

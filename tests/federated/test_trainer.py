@@ -317,6 +317,41 @@ def test_a_broken_vector_counts_as_zero_and_does_not_show(secure):
     assert all(record.keys() == {"round", "opened"} for record in hidden.history)
 
 
+@pytest.mark.parametrize("broken", [math.nan, math.inf, 0.0])
+def test_a_broken_vector_changes_no_other(broken):
+    inputs, targets = records()
+    inputs = inputs.clone()
+    inputs[:10] = 1e25  # finite and huge: clipped as ever
+    fine = small_plan(expected=POPULATION, sampling="none", rounds=1, bits=16)
+    grid = dataclasses.replace(fine.mechanism, scale=2.0**16, bits=32)  # too fine to see
+    quiet = dataclasses.replace(fine, mechanism=grid.without_noise())
+    sums = []
+    for healthy in (False, True):
+        inputs[11] = 0.0 if healthy else broken
+        model = network()
+        with torch.no_grad():  # no dead units: huge inputs give huge gradients, zero inputs small ones
+            for parameter in model.parameters():
+                parameter.fill_(0.01)
+        steps = Steps(model)
+        Trainer(model, cross_entropy, Clients(inputs, targets), quiet, steps).run()
+        sums.append(steps.seen[0] * POPULATION)
+    assert np.linalg.norm(sums[0]) > 5  # the huge ones are there
+    assert np.linalg.norm(sums[0] - sums[1]) < 1.01  # one vector, no longer than the clip norm
+
+
+def test_a_seeded_run_with_a_broken_vector_repeats():
+    inputs, targets = records()
+    inputs = inputs.clone()
+    inputs[5] = math.nan
+    ended = []
+    for _ in range(3):
+        trainer = make(people=Clients(inputs, targets), entropy=ReproducibleEntropy(2))
+        trainer.run()
+        ended.append(weights(trainer.model))
+    assert torch.equal(ended[0], ended[1])
+    assert torch.equal(ended[0], ended[2])
+
+
 def test_a_model_that_diverged_is_said_to_have():
     trainer = make()
     with torch.no_grad():

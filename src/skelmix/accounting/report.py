@@ -35,8 +35,8 @@ class PrivacyReport:
     lead to that ε. None when there is no certificate; `mu_missing` says why.
 
     modelled: a step of epsilon that is a model and not proved, in words; empty when there is none.
-    epsilon_aggregator has no such step. central: the aggregator is trusted with the vectors. simulated: they
-    were added in the clear, by one process.
+    epsilon_aggregator has none, but for DGM's certified bounds in cohorts smaller than expected. central: the
+    aggregator is trusted with the vectors. simulated: they were added in the clear, by one process.
 
     Example:
 

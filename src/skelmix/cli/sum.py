@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -89,11 +90,7 @@ def register(app: typer.Typer) -> None:
         if output is not None and not output.parent.is_dir():
             raise InvalidInput(f"--output {output}: {output.parent} is no directory; make it first")
         if output is not None:
-            _try_out(output)
-        if output is not None and input is not None and output.exists() and output.samefile(input):
-            raise InvalidInput(
-                f"--output {output}: is the input, which it would replace; choose another name"
-            )
+            _try_out(output, input)
         start = time.perf_counter()
         data: Iterable[Any]
         if input is not None:
@@ -161,13 +158,17 @@ def _sphere(participants: int, dimension: int, radius: float) -> Iterable[Any]:
 
 
 def _part(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def _try_out(path: Path) -> None:
+def _try_out(path: Path, input: Path | None) -> None:
     """A place that cannot be written to is refused before anything is released."""
     from skelmix.errors import InvalidInput
 
+    if input is not None and input.exists() and path.exists() and path.samefile(input):
+        raise InvalidInput(f"--output {path}: is the input, which it would replace; choose another name")
+    if path.is_dir():
+        raise InvalidInput(f"--output {path}: is a directory; name a file")
     try:
         _part(path).touch()
         _part(path).unlink()

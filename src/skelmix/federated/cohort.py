@@ -16,12 +16,12 @@ from skelmix.errors import RoundFailed
 from skelmix.noise.entropy import Entropy
 
 if TYPE_CHECKING:
-    from skelmix.mechanisms import EncodeStats
+    from skelmix.mechanisms import EncodeStats, Mechanism
     from skelmix.plan import Plan
 
 Blocks = Iterable[NDArray[np.float32]]
 
-_HUGE = 1e20  # of a gradient's coordinate: beyond, scaling and rotating it might overflow
+_LARGEST = 1e37  # of a rotated and scaled coordinate: float32 ends at 3.4e38
 
 
 class TrueSum:
@@ -67,17 +67,19 @@ class Seconds:
 
 
 class Mended:
-    """Blocks in which a row with NaN or infinity, or too large to be used, is a row of zeros; `broken` counts
-    them."""
+    """Blocks in which a row with NaN or infinity, or too long for the mechanism, is a row of zeros; `broken`
+    counts them. What becomes of a row depends on that row alone."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Blocks, mechanism: Mechanism) -> None:
         self._blocks, self.broken = blocks, 0
+        self._longest = _LARGEST / (mechanism.scale * mechanism.padded_dimension)
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         for block in self._blocks:
-            bad = ~(np.abs(block).max(axis=1) < _HUGE)  # NaN compares as false
+            lengths = np.sqrt([sum_of_squares(row) for row in block])
+            bad = ~(lengths <= self._longest)  # NaN compares as false
             self.broken += int(bad.sum())
-            yield np.where(bad[:, None], np.float32(0), block)
+            yield np.where(bad[:, None], np.float32(0), block) if bad.any() else block
 
 
 def noisy_sum(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -90,18 +90,32 @@ def _made(name: str) -> Any:
     try:
         factory = getattr(import_module(place), attribute)
     except (ImportError, AttributeError, ValueError) as error:
+        sys.path.remove("")
         raise InvalidInput(
             f"model = {name!r}: choose {', '.join(MODELS)}, or package.module:factory to import, from here "
             f"or of what is installed ({error})"
         ) from error
-    finally:
-        sys.path.remove("")
     try:
         return factory()
     except Exception as error:
         raise InvalidInput(
             f"model = {name!r}: the factory, called without arguments, raised {type(error).__name__}: {error}"
         ) from error
+    finally:
+        sys.path.remove("")
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradients within the block; each module has its own mode again afterwards."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes.items():  # each its own: some layers may be frozen
+            module.training = training
 
 
 def try_out(model: nn.Module, loss: Loss, clients: Clients) -> None:
@@ -109,19 +123,17 @@ def try_out(model: nn.Module, loss: Loss, clients: Clients) -> None:
     raises `InvalidInput` before anything is spent on it."""
     inputs, targets = torch.zeros_like(clients.inputs[:1]), torch.zeros_like(clients.targets[:1])
     try:
-        with torch.no_grad():
-            outputs = copy.deepcopy(model).eval()(inputs)
+        with evaluating(model):
+            outputs = model(inputs)
             loss(outputs, targets)
-            last = int(clients.targets.max()) if not targets.is_floating_point() else 0
-            if outputs.ndim == 2 and outputs.shape[1] <= last:
-                raise InvalidInput(f"the model has {outputs.shape[1]} outputs, the labels go up to {last}")
-    except InvalidInput:
-        raise
     except Exception as error:
         raise InvalidInput(
             f"the model does not take these records, each a tensor of shape {tuple(inputs.shape[1:])} "
             f"(images come flattened): {type(error).__name__}: {error}"
         ) from error
+    last = 0 if targets.is_floating_point() else int(clients.targets.max())
+    if outputs.ndim == 2 and outputs.shape[1] <= last:
+        raise InvalidInput(f"the model has {outputs.shape[1]} outputs, the labels go up to {last}")
 
 
 def repeatable(plan: Plan, seed: int) -> Plan:
@@ -158,15 +170,9 @@ class Accuracy:
         self.inputs, self.targets = pixels_of(images.test_images), torch.from_numpy(images.test_labels.copy())
 
     def __call__(self, model: nn.Module) -> float:
-        modes = {module: module.training for module in model.modules()}
-        model.eval()
-        try:
-            with torch.inference_mode():
-                right = sum(
-                    int((model(x).argmax(1) == y).sum())
-                    for x, y in zip(self.inputs.split(2048), self.targets.split(2048), strict=True)
-                )
-        finally:
-            for module, training in modes.items():  # each its own: some layers may be frozen
-                module.training = training
+        with evaluating(model):
+            right = sum(
+                int((model(x).argmax(1) == y).sum())
+                for x, y in zip(self.inputs.split(2048), self.targets.split(2048), strict=True)
+            )
         return right / len(self.targets)

@@ -66,8 +66,8 @@ def statement(plan: Plan, result: RunResult) -> str:
     )
     if result.lost_rounds:
         lines.append(
-            f"  {result.lost_rounds} of them were interrupted, and what they did to the model is lost; their "
-            "sums may have been seen."
+            f"  {result.lost_rounds} of the charged rounds were interrupted, and what they did to the model "
+            "is lost; their sums may have been seen."
         )
     return "\n".join(lines)
 

@@ -22,11 +22,10 @@ import torch
 from torch import nn
 
 from skelmix.accounting.report import PrivacyReport
-from skelmix.encoding.clipping import BadRow
 from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
-from skelmix.federated.cohort import Blocks, Mended, Seconds, TrueSum, noisy_sum
+from skelmix.federated.cohort import Mended, Seconds, TrueSum, noisy_sum
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
 from skelmix.federated.ledger import Ledger, RunLock, storing, write_atomically
 from skelmix.federated.sampling import draw_cohort, poisson
@@ -202,7 +201,6 @@ class Trainer:
         A round with too few survivors changes nothing but the ledger.
         """
         split, round = self.seconds, self.ledger.charged
-        self._steps += 1
         start = perf_counter()
         self.ledger.charge(round)
         charged = perf_counter()
@@ -226,7 +224,7 @@ class Trainer:
             pass
         del record["lost"]
         took = perf_counter() - start
-        self._busy += took
+        self._busy, self._steps = self._busy + took, self._steps + 1
         if self.measure:
             record["seconds"] = took
         if self.evaluate is not None and looked_at:
@@ -265,31 +263,22 @@ class Trainer:
         self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
     ) -> None:
         mechanism = self.plan.mechanism
-
-        def summed(blocks: Blocks) -> tuple[np.ndarray, TrueSum | None, EncodeStats | None]:
-            watched = (
-                TrueSum(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
-            )
-            stats = EncodeStats() if self.measure else None
-            total = noisy_sum(
-                self.plan,
-                blocks if watched is None else watched.watch(blocks),
-                round=round,
-                sampled=sampled,
-                survivors=len(here),
-                secure=self.secure,
-                entropy=entropy,
-                seconds=self.seconds,
-                stats=stats,
-            )
-            return total, watched, stats
-
-        try:
-            total, watched, stats = summed(self.gradients.blocks(self.clients, here))
-        except BadRow:  # nothing was released; that somebody's vector is broken must not show
+        mended = Mended(self.gradients.blocks(self.clients, here), mechanism)
+        watched = TrueSum(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
+        stats = EncodeStats() if self.measure else None
+        total = noisy_sum(
+            self.plan,
+            mended if watched is None else watched.watch(mended),
+            round=round,
+            sampled=sampled,
+            survivors=len(here),
+            secure=self.secure,
+            entropy=entropy,
+            seconds=self.seconds,
+            stats=stats,
+        )
+        if mended.broken:
             self._still_finite()
-            mended = Mended(self.gradients.blocks(self.clients, here))
-            total, watched, stats = summed(mended)
             if self.measure:
                 record["broken"] = mended.broken
         if stats is not None and stats.participants:
@@ -386,6 +375,9 @@ class Trainer:
 
     def _result(self, seconds: float) -> RunResult:
         accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]
+        times = [record["seconds"] for record in self.history if "seconds" in record]
+        if self._steps == 0:  # a finished run, resumed
+            self._busy, self._steps = sum(times), len(times)
         wrapped = [record["wrapped_fraction"] for record in self.history if "wrapped_fraction" in record]
         return RunResult(
             accuracy=accuracies[-1] if accuracies else None,

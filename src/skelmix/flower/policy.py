@@ -109,7 +109,7 @@ class ClientPolicy:
         if (delta := node_config.get("skelmix-max-delta")) is not None:
             found = replace(found, max_delta=min(float(delta), found.max_delta))
         if (cohort := node_config.get("skelmix-min-cohort")) is not None:
-            found = replace(found, min_cohort=max(found.min_cohort, int(cohort)))
+            found = replace(found, min_cohort=max(found.min_cohort, math.ceil(float(cohort))))
         if (identity := node_config.get("skelmix-server-identity")) is not None:
             found = replace(found, server_identity=bytes.fromhex(str(identity)))
         return found
