@@ -379,6 +379,7 @@ def test_a_step_that_is_a_model_is_named(mechanism, cohort, why):
     assert why in report.modelled
     assert bool(report.modelled) == bool(why)
     assert ("A MODEL, NOT PROVED" in report.card()) == bool(why)
+    assert ("aggregator included" in report.card()) == (mechanism == "dgm" and bool(why))
     assert ("  proved by" in report.card()) == (not why)
     assert report.central == (mechanism == "gaussian")
 

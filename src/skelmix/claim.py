@@ -102,7 +102,10 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort) -> str:
         why.append("when participants drop out, the noise, and whether a sum opens, depend on how many")
     if not why:
         return ""
-    return "; ".join(why) + ": amplified ε takes both as the same with and without the participant"
+    text = "; ".join(why) + ": amplified ε takes both as the same with and without the participant"
+    if isinstance(mechanism, GaussianMixture) and cohort.sampling == "poisson" and bound != "paper":
+        text += "; of cohorts smaller than expected no ε is proved, that of the aggregator included"
+    return text
 
 
 def told(delta: float, cohort: Cohort, rounds: int) -> float:

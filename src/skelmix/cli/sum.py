@@ -85,12 +85,8 @@ def register(app: typer.Typer) -> None:
         from skelmix.errors import InvalidInput
         from skelmix.summation import private_sum
 
-        if output is not None and output.suffix not in (".npy", ".csv"):
-            raise InvalidInput(f"--output {output}: the ending must be .npy or .csv")
-        if output is not None and not output.parent.is_dir():
-            raise InvalidInput(f"--output {output}: {output.parent} is no directory; make it first")
         if output is not None:
-            _try_out(output, input)
+            _check_output(output, input)
         start = time.perf_counter()
         data: Iterable[Any]
         if input is not None:
@@ -161,10 +157,14 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def _try_out(path: Path, input: Path | None) -> None:
+def _check_output(path: Path, input: Path | None) -> None:
     """A place that cannot be written to is refused before anything is released."""
     from skelmix.errors import InvalidInput
 
+    if path.suffix not in (".npy", ".csv"):
+        raise InvalidInput(f"--output {path}: the ending must be .npy or .csv")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"--output {path}: {path.parent} is no directory; make it first")
     if input is not None and input.exists() and path.exists() and path.samefile(input):
         raise InvalidInput(f"--output {path}: is the input, which it would replace; choose another name")
     if path.is_dir():

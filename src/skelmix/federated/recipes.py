@@ -85,24 +85,29 @@ def build_model(name: str, *, pixels: int, classes: int, seed: int | None = None
 
 def _made(name: str) -> Any:
     """What the factory returns; modules are looked for in the current directory, too."""
-    place, _, attribute = name.partition(":")
     sys.path.insert(0, "")
     try:
-        factory = getattr(import_module(place), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        sys.path.remove("")
-        raise InvalidInput(
-            f"model = {name!r}: choose {', '.join(MODELS)}, or package.module:factory to import, from here "
-            f"or of what is installed ({error})"
-        ) from error
-    try:
-        return factory()
+        return _factory(name)()
+    except InvalidInput:
+        raise
     except Exception as error:
         raise InvalidInput(
             f"model = {name!r}: the factory, called without arguments, raised {type(error).__name__}: {error}"
         ) from error
     finally:
         sys.path.remove("")
+
+
+def _factory(name: str) -> Callable[[], Any]:
+    place, _, attribute = name.partition(":")
+    try:
+        factory: Callable[[], Any] = getattr(import_module(place), attribute)
+        return factory
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"model = {name!r}: choose {', '.join(MODELS)}, or package.module:factory to import, from here "
+            f"or of what is installed ({error})"
+        ) from error
 
 
 @contextmanager

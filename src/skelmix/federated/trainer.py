@@ -131,7 +131,7 @@ class Trainer:
         self.evaluate, self.evaluate_every, self.measure = evaluate, evaluate_every, measure
         self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
         self.seconds, self.history = Seconds(), list[Record]()
-        self._busy, self._steps = 0.0, 0  # seconds of rounds, and how many
+        self._times = list[float]()  # of rounds, in seconds
         self.private = entropy is None or isinstance(entropy, SystemEntropy)
         self._entropy = entropy or system_entropy()
         self._root = self._entropy.bytes(32)
@@ -224,7 +224,7 @@ class Trainer:
             pass
         del record["lost"]
         took = perf_counter() - start
-        self._busy, self._steps = self._busy + took, self._steps + 1
+        self._times.append(took)
         if self.measure:
             record["seconds"] = took
         if self.evaluate is not None and looked_at:
@@ -366,6 +366,7 @@ class Trainer:
                 f"{directory}: the checkpoint is of another model or optimiser: {error}"
             ) from error
         self.history = list(state.history)
+        self._times = [record["seconds"] for record in self.history if "seconds" in record]
         self._note_lost()
 
     def _note_lost(self) -> None:
@@ -375,9 +376,6 @@ class Trainer:
 
     def _result(self, seconds: float) -> RunResult:
         accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]
-        times = [record["seconds"] for record in self.history if "seconds" in record]
-        if self._steps == 0:  # a finished run, resumed
-            self._busy, self._steps = sum(times), len(times)
         wrapped = [record["wrapped_fraction"] for record in self.history if "wrapped_fraction" in record]
         return RunResult(
             accuracy=accuracies[-1] if accuracies else None,
@@ -386,7 +384,7 @@ class Trainer:
             failed_rounds=sum(not record["opened"] and "lost" not in record for record in self.history),
             lost_rounds=sum("lost" in record for record in self.history),
             seconds=seconds,
-            seconds_per_round=self._busy / max(self._steps, 1),
+            seconds_per_round=sum(self._times) / max(len(self._times), 1),
             wrapped_fraction=float(np.mean(wrapped)) if wrapped else None,
             private=self.private,
             history=self.history,
