@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def bench(name: str) -> str:
     """The tables of results/<name>.json, which `skelmix bench <name> --json` printed."""
-    module = import_module(f"skelmix.benchmarks.{name}")
+    module = import_module(f"skelmix.studies.benchmarks.{name}")
     return str(module.markdown(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))))
 
 

@@ -117,7 +117,7 @@ def coordinate_law() -> None:
 
 def kappa() -> None:
     """κ of the certified code over the Gaussian's α/(4Λ)."""
-    from skelmix.accounting.mixture import kappa as certified
+    from skelmix.accounting.rdp.kappa import kappa as certified
     from skelmix.noise.laws import Skellam
 
     orders = (2, 4, 8, 16, 32)
@@ -144,7 +144,7 @@ def error_against_bits() -> None:
     """Predicted error over the central Gaussian's, every mechanism at its own best scale, in the paper's
     training setting."""
     from skelmix.errors import SkelmixError
-    from skelmix.plan import Cohort, PrivacyTarget, plan
+    from skelmix.planning.planner import Cohort, PrivacyTarget, plan
 
     widths = (2, 3, 4, 5, 6, 7, 8, 10, 12)
     lines = [
@@ -200,7 +200,7 @@ def trade_off() -> None:
     """
     from scipy.special import ndtr, ndtri
 
-    from skelmix.accounting.gaussian_dp import flat_certificate, gdp_certificate
+    from skelmix.accounting.gaussian import flat_certificate, gdp_certificate
     from skelmix.noise.laws import Skellam
 
     law, radius, dimension, slack = Skellam(29.8), 12.0, 65_536, 1e-10
@@ -255,7 +255,7 @@ def noise_against_bits() -> None:
     """Standard deviation of the summed noise over the central Gaussian's (PLD), by bound, at the planner's
     scale of each."""
     from skelmix.errors import SkelmixError
-    from skelmix.plan import Cohort, PrivacyTarget, plan
+    from skelmix.planning.planner import Cohort, PrivacyTarget, plan
 
     widths = tuple(range(4, 13))
     looks = {"paper": (ORANGE, "^"), "rdp": (PINK, "s"), "gdp": (GREEN, "D"), "flat": (BLUE, "o")}

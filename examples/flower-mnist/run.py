@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from skelmix.flower.loopback import Loopback
+from skelmix.studies.fleet import Loopback
 
 
 def main() -> None:

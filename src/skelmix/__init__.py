@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "plan": "skelmix.plan",
-    "Plan": "skelmix.plan",
-    "PrivacyTarget": "skelmix.plan",
-    "Cohort": "skelmix.plan",
-    "private_sum": "skelmix.summation",
+    "plan": "skelmix.planning.planner",
+    "Plan": "skelmix.planning.planner",
+    "PrivacyTarget": "skelmix.planning.planner",
+    "Cohort": "skelmix.planning.planner",
+    "private_sum": "skelmix.rounds.summation",
 }
 __all__ = ["Cohort", "Plan", "PrivacyTarget", "__version__", "plan", "private_sum"]
 
 if TYPE_CHECKING:
-    from skelmix.plan import Cohort, Plan, PrivacyTarget, plan
-    from skelmix.summation import private_sum
+    from skelmix.planning.planner import Cohort, Plan, PrivacyTarget, plan
+    from skelmix.rounds.summation import private_sum
 
 
 def __getattr__(name: str) -> Any:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skelmix.accounting import closed_form, conversion, subsampling
 from skelmix.accounting.calibration import least_noise
-from skelmix.accounting.mixture import mixture_curve
+from skelmix.accounting.rdp import closed_form, conversion, subsampling
+from skelmix.accounting.rdp.kappa import mixture_curve
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import Skellam
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit_helper import CANARIES, canary_plan
+from helpers.audit import CANARIES, canary_plan
 from skelmix.audit.canaries import audit_training, epsilon_at_least, judge, p_value, run_with_canaries
 from skelmix.audit.release import audit_release
 from skelmix.errors import InvalidInput

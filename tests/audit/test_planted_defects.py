@@ -11,17 +11,15 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from accounting.profiles import convolved_profiles, gaussian_profile
-from audit_helper import canary_plan
+from helpers.audit import canary_plan
+from helpers.profiles import convolved_profiles, gaussian_profile
 from skelmix.audit.canaries import audit_training
 from skelmix.audit.release import audit_release
 from skelmix.audit.repeats import agreement_p_value
-from skelmix.claim import Cohort, claim
-from skelmix.encoding.participant import encode_rows
+from skelmix.encoding.fused import encode_rows
 from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.wrapping import wrap
 from skelmix.errors import RoundFailed
-from skelmix.federated import sampling
 from skelmix.mechanisms import FlatClip, L2Clip, SkellamMixture, mixture
 from skelmix.mechanisms.clips import Clipped
 from skelmix.mechanisms.mechanism import IntegerMechanism
@@ -29,6 +27,8 @@ from skelmix.noise import entropy as entropy_module
 from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy
 from skelmix.noise.laws import Skellam
 from skelmix.noise.table import sampler
+from skelmix.planning.guarantee import Cohort, claim
+from skelmix.rounds import sampling
 from skelmix.secagg.in_memory import secure_sum
 
 DELTA = 1e-2

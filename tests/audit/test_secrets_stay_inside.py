@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from audit_helper import CANARIES, canary_plan
+from helpers.audit import CANARIES, canary_plan
 from skelmix.errors import SkelmixError
 from skelmix.federated.clients import Clients
 from skelmix.federated.trainer import Trainer

@@ -20,7 +20,7 @@ def run(capsys, *words):
 
 @pytest.mark.parametrize("name", ["noise", "encode", "secagg", "train"])
 def test_each_name_runs_its_own_benchmark(capsys, monkeypatch, name):
-    module = importlib.import_module(f"skelmix.benchmarks.{name}")
+    module = importlib.import_module(f"skelmix.studies.benchmarks.{name}")
     monkeypatch.setattr(module, "run", lambda: {"ran": name})
     monkeypatch.setattr(module, "table", lambda result: f"table of {result['ran']}")
     code, out, _ = run(capsys, name, "--json")
@@ -33,7 +33,7 @@ def test_each_name_runs_its_own_benchmark(capsys, monkeypatch, name):
     [((), (3,)), (("--clients", "10"), (10,)), (("--clients", "3", "--clients", "5"), (3, 5))],
 )
 def test_flower_measures_as_many_clients_as_are_named(capsys, monkeypatch, words, nodes):
-    module = pytest.importorskip("skelmix.flower.benchmark")
+    module = pytest.importorskip("skelmix.studies.benchmarks.flower")
     monkeypatch.setattr(module, "run", lambda nodes: {"nodes": nodes})
     monkeypatch.setattr(module, "table", str)
     code, out, _ = run(capsys, "flower", *words, "--json")
@@ -48,7 +48,10 @@ def test_two_clients_are_fewer_than_a_node_joins(capsys):
 
 @pytest.mark.parametrize(
     ("name", "module", "package", "extra"),
-    [("flower", "flower.benchmark", "flwr", "flower"), ("train", "benchmarks.train", "torch", "torch")],
+    [
+        ("flower", "studies.benchmarks.flower", "flwr", "flower"),
+        ("train", "studies.benchmarks.train", "torch", "torch"),
+    ],
 )
 def test_a_missing_extra_is_named_with_its_remedy(capsys, monkeypatch, name, module, package, extra):
     def absent(wanted):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from command_helper import skelmix
+from helpers.command import skelmix
 
 
 def one_object(done):

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from command_helper import skelmix
-from idx_helper import two_kinds_of_images
+from helpers.command import skelmix
+from helpers.idx_files import two_kinds_of_images
 
 
 @pytest.fixture(scope="module")

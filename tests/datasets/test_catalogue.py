@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from idx_helper import idx_bytes
+from helpers.idx_files import idx_bytes
 from skelmix.datasets import catalogue, fetch
 from skelmix.datasets.catalogue import ENTRIES, Entry, load, locate
 from skelmix.errors import CorruptState, DataUnavailable

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from idx_helper import CODES, idx_bytes
+from helpers.idx_files import CODES, idx_bytes
 from skelmix.datasets.idx import parse_idx, read_idx
 from skelmix.errors import CorruptState
 

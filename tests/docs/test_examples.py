@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from idx_helper import idx_bytes
+from helpers.idx_files import idx_bytes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import browser_helper
-from idx_helper import idx_bytes
+from helpers import browser
+from helpers.idx_files import idx_bytes
 
 PANELS = 6
 
@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_plots_are_drawn(run: Path) -> None:
-    dom = browser_helper.dom((run / "report.html").as_uri())
+    dom = browser.dom((run / "report.html").as_uri())
     panels = re.split(r'<div id="figure\d+"', dom)[1:]
     assert len(panels) == PANELS
     for place, panel in enumerate(panels):

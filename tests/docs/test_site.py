@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-import browser_helper
+from helpers import browser
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,7 +138,7 @@ def test_no_page_is_wider_than_a_screen(site: Path, pages: dict[Path, _Page]) ->
     """At the width of a desk and of a phone: no sideways scrolling, no missing picture, no broken formula."""
     names = [str(path.relative_to(site)) for path in pages if path.name != "404.html"]
     (site / "measure.html").write_text(MEASURE % json.dumps(names), encoding="utf-8")
-    found = json.loads(browser_helper.answer(site, "measure.html"))
+    found = json.loads(browser.answer(site, "measure.html"))
     assert len(found) == 2 * len(names)
     assert [row for row in found if row["over"] > 0 or row["missing"] or row["raw"]] == []
     proofs = [row["formulas"] for row in found if row["page"] == "explanation/tight-bound.html"]

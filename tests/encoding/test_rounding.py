@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from injected_entropy import InjectedEntropy
+from helpers.hypothesis_tests import follows
+from helpers.injected_entropy import InjectedEntropy
 from skelmix.encoding import rounding
 from skelmix.encoding.rounding import round_and_noise, round_into_sum, round_stochastic
 from skelmix.encoding.threads import at_most
@@ -16,7 +17,6 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.noise.laws import Skellam
 from skelmix.noise.table import sampler
-from statistics_helper import follows
 
 FLOATS = [np.float32, np.float64]
 ALL_WORDS = np.arange(1 << 16, dtype=np.uint16)

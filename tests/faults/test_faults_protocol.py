@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from skelmix.errors import ProtocolError, RoundFailed
-from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.failures import OutOfOrder, WrongRound
 from skelmix.secagg.in_memory import PHASES, ideal_sum, secure_sum
+from skelmix.secagg.joined_rounds import Attendance
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings

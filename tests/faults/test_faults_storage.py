@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from federation_helper import clients, network, small_plan
+from helpers.federation import clients, network, small_plan
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput, SkelmixError, StorageFailed
-from skelmix.experiments.rows import ResultFile, read
 from skelmix.federated import trainer as trainer_module
 from skelmix.federated.checkpoint import Checkpoint, load, save
-from skelmix.federated.ledger import Ledger, RunLock, write_atomically
 from skelmix.federated.trainer import Trainer
+from skelmix.rounds.ledger import Ledger, RunLock, write_atomically
+from skelmix.studies.rows import ResultFile, read
 
 ROUNDS = 12
 UNWRITABLE = Path("/proc/self")  # refuses new files to everyone, root included
@@ -211,7 +211,7 @@ def test_a_damaged_plan_is_refused(finished, tmp_path, text):
 HOLD = """
 import sys, time
 from pathlib import Path
-from skelmix.federated.ledger import RunLock
+from skelmix.rounds.ledger import RunLock
 lock = RunLock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)

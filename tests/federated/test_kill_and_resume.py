@@ -11,7 +11,7 @@ TESTS = Path(__file__).parents[1]
 
 def start(directory):
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, str(TESTS / "training_process.py"), str(directory)]
+    command = [sys.executable, str(TESTS / "helpers/training_process.py"), str(directory)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 

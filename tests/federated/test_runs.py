@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import skelmix as sk
-from idx_helper import two_kinds_of_images
+from helpers.idx_files import two_kinds_of_images
 from skelmix.errors import InvalidInput
 from skelmix.federated import runs
 from skelmix.federated.clients import Clients

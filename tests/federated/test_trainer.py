@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from federation_helper import POPULATION, accuracy, clients, network, records, small_plan
+from helpers.federation import POPULATION, accuracy, clients, network, records, small_plan
 from skelmix.datasets.catalogue import Images
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
 from skelmix.federated import trainer as module

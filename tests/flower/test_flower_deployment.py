@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from skelmix.flower.loopback import Loopback
-from skelmix.plan import Plan
+from skelmix.planning.planner import Plan
+from skelmix.studies.fleet import Loopback
 
 APP = Path(__file__).parent / "recording_app"
 SECONDS = 300.0  # a bound for a busy machine; a quiet one needs a fraction of it

@@ -13,9 +13,9 @@ import skelmix as sk
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
 from skelmix.flower import ClientPolicy, dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
-from skelmix.flower.conductor import Conductor
+from skelmix.flower.coordinator import Conductor
 from skelmix.flower.draw import draw
-from skelmix.flower.memory import Memory
+from skelmix.flower.node_state import Memory
 from skelmix.flower.records import RECORD, Request
 
 

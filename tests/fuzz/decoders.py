@@ -29,16 +29,16 @@ from skelmix.cli.rows import open_rows
 from skelmix.datasets.idx import parse_idx, read_idx
 from skelmix.encoding.wrapping import pack, unpack
 from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixError
-from skelmix.experiments.rows import read
-from skelmix.federated.ledger import Ledger
-from skelmix.flower.memory import Memory
+from skelmix.flower.node_state import Memory
 from skelmix.flower.records import RECORD, Answer, Request
-from skelmix.plan import Plan
+from skelmix.planning.planner import Plan
+from skelmix.rounds.ledger import Ledger
 from skelmix.secagg import messages, stored
-from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
+from skelmix.secagg.joined_rounds import Attendance
 from skelmix.secagg.keys import KeyPair
 from skelmix.secagg.settings import Phase
+from skelmix.studies.rows import read
 
 SCRATCH = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())  # no disk
 
@@ -221,7 +221,9 @@ def _node_state() -> bytes:
 
 def _unproved() -> Callable[[bytes], object]:
     """`Plan.from_json` in a copy of its module that proves no claim: parsing and the checks of the fields."""
-    spec = importlib.util.spec_from_file_location("fuzzed_plan", sys.modules["skelmix.plan"].__file__)
+    spec = importlib.util.spec_from_file_location(
+        "fuzzed_plan", sys.modules["skelmix.planning.planner"].__file__
+    )
     module = sys.modules["fuzzed_plan"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.claim = lambda *args, **named: SimpleNamespace(epsilon=0.0)

@@ -100,7 +100,7 @@ def guided(name: str, rest: list[str], corpus: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="in all")
-    parser.add_argument("--corpus", type=Path, default=Path("results/fuzz-corpus"))
+    parser.add_argument("--corpus", type=Path, default=Path("tests/fuzz/corpus"))
     parser.add_argument("--only", choices=list(DECODERS), action="append")
     parser.add_argument("--atheris", choices=list(DECODERS), help="one decoder, coverage-guided")
     parser.add_argument("rest", nargs="*", help="options of libFuzzer, after --")

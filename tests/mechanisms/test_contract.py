@@ -408,7 +408,7 @@ def test_every_bound_has_its_method(mechanism):
 
 @pytest.mark.parametrize("kind", [SkellamMixture, GaussianMixture])
 def test_the_flat_certificate_is_asked_about_the_clipped_vector_and_the_summed_noise(kind, monkeypatch):
-    from skelmix.accounting import gaussian_dp
+    from skelmix.accounting import gaussian as gaussian_dp
 
     asked = []
     monkeypatch.setattr(gaussian_dp, "flat_certificate", lambda *args: asked.append(args))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.hypothesis_tests import follows
 from skelmix.encoding.threads import at_most
 from skelmix.encoding.wrapping import unwrap
 from skelmix.mechanisms import (
@@ -18,7 +19,6 @@ from skelmix.mechanisms import (
     SkellamMixture,
 )
 from skelmix.noise import laws
-from statistics_helper import follows
 
 D = 20_000
 X = np.array([0.25, -1.7, 2.0, 0.9])  # one value a participant, the same in every coordinate

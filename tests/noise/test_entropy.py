@@ -8,11 +8,11 @@ import threading
 import numpy as np
 import pytest
 
-from injected_entropy import InjectedEntropy
+from helpers.hypothesis_tests import follows
+from helpers.injected_entropy import InjectedEntropy
 from skelmix.errors import InvalidInput
 from skelmix.noise import entropy as module
 from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy, system_entropy
-from statistics_helper import follows
 
 
 class _NistKey(module._Keystream):

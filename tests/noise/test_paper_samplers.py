@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from helpers.hypothesis_tests import follows
 from skelmix.errors import InvalidInput
 from skelmix.noise import paper
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.noise.laws import DiscreteGaussian, Skellam
 from skelmix.noise.table import sampler
-from statistics_helper import follows
 
 
 class _Choice(Exception):

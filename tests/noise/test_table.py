@@ -10,14 +10,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from injected_entropy import InjectedEntropy
+from helpers.hypothesis_tests import follows
+from helpers.injected_entropy import InjectedEntropy
 from skelmix.errors import InvalidInput
 from skelmix.noise import table as module
 from skelmix.noise.certified import resolve, thresholds
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.noise.laws import Binomial, DiscreteGaussian, DiscreteGaussianSum, Poisson, Skellam
 from skelmix.noise.table import ExactSampler, sampler
-from statistics_helper import follows
 
 ONES = (1 << 64) - 1
 

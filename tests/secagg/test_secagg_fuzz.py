@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from secagg_helper import cast
+from helpers.secure_rounds import cast
 from skelmix.errors import ProtocolError, RoundFailed
 from skelmix.secagg import messages
 from skelmix.secagg.client import Client

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secagg_helper import cast, play
+from helpers.secure_rounds import cast, play
 from skelmix.secagg import messages
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import MalformedMessage

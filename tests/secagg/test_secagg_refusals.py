@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from secagg_helper import cast, play
+from helpers.secure_rounds import cast, play
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
 from skelmix.secagg import graph as graphs
 from skelmix.secagg import messages, stored
-from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
 from skelmix.secagg.failures import (
     DuplicateMessage,
@@ -21,6 +20,7 @@ from skelmix.secagg.failures import (
     UnsafeRequest,
     WrongRound,
 )
+from skelmix.secagg.joined_rounds import Attendance
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.messages import bitmap
 from skelmix.secagg.server import Server

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from secagg_helper import cast, play
+from helpers.secure_rounds import cast, play
 from skelmix.errors import ProtocolError, RoundFailed
 from skelmix.secagg import messages
 from skelmix.secagg.settings import Settings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from secagg_helper import cast, play
+from helpers.secure_rounds import cast, play
 from skelmix.encoding.wrapping import unpack
 from skelmix.secagg import checks, masking, messages, sharing
 from skelmix.secagg.client import Client

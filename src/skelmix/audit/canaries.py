@@ -22,7 +22,7 @@ from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.validation import positive, probability, whole
 
 if TYPE_CHECKING:
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -136,7 +136,7 @@ def run_with_canaries(
     as the plan tolerates, and the noise of colluding participants is subtracted: the adversary sees the least
     noise that the plan accounts for.
     """
-    from skelmix.federated.sampling import draw_cohort, poisson
+    from skelmix.rounds.sampling import draw_cohort, poisson
 
     mechanism, cohort = plan.mechanism, plan.cohort
     most = min(mechanism.dimension, cohort.population)

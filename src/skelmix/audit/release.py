@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.audit.rates import Bounded, epsilon_at_least
-from skelmix.claim import Cohort, claim
 from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.wrapping import unwrap, wrap
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy, system_entropy
+from skelmix.planning.guarantee import Cohort, claim
 from skelmix.validation import one_of, positive, probability, whole
 
 Floats = NDArray[np.float64]

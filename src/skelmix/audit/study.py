@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from skelmix.audit.release import PAIRS, audit_release
-from skelmix.claim import Cohort, claim
 from skelmix.mechanisms import FlatClip, GaussianMixture, L2Clip, MixtureClip, SkellamMixture
 from skelmix.mechanisms.base import Mechanism
 from skelmix.mechanisms.registry import MECHANISMS
+from skelmix.planning.guarantee import Cohort, claim
 
 #: large, so that the trials of an audit can see what δ lets through
 DELTA = 1e-2
@@ -45,7 +45,7 @@ class Setting:
 
     def build(self) -> Mechanism:
         """The mechanism at about this ε, with a scale at which the sum nearly fills the modulus."""
-        from skelmix.accounting.gaussian_dp import largest_mu
+        from skelmix.accounting.gaussian import largest_mu
 
         multiplier = 1 / largest_mu(self.epsilon, DELTA, 1, 1.0)
         scale = min(_LARGEST_SCALE, 2.0**self.bits / (8 * (multiplier + 1)))

@@ -12,7 +12,7 @@ from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
 
 if TYPE_CHECKING:
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 Panel = "Attack"
 
@@ -149,7 +149,7 @@ def _refuse_unused(context: typer.Context, *, everything: bool, plan: bool, cana
 
 
 def _read(path: Path) -> Plan:
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
     return Plan.from_json(path.read_bytes())
 
@@ -184,7 +184,7 @@ def _study(output: Path, as_json: bool) -> None:
     from dataclasses import asdict, fields
 
     from skelmix.audit import study
-    from skelmix.experiments.rows import ResultFile, key
+    from skelmix.studies.rows import ResultFile, key
 
     names = [field.name for field in fields(study.Setting)]
     measures = ["claimed", "lower_bound", "gap", "holds", "delta", "confidence", "trials", "pair"]

@@ -23,16 +23,16 @@ Clients = Annotated[
 ]
 
 
-def _run(module: str, as_json: bool, **options: Any) -> None:
-    bench = import_module(f"skelmix.{module}")
-    with err.status(f"{module}: measuring"):
+def _run(name: str, as_json: bool, **options: Any) -> None:
+    bench = import_module(f"skelmix.studies.benchmarks.{name}")
+    with err.status(f"{name}: measuring"):
         result = bench.run(**options)
     emit(result, bench.table(result), as_json=as_json)
 
 
 def _command(name: str) -> Callable[[bool], None]:
     def command(as_json: Json = False) -> None:
-        _run(f"benchmarks.{name}", as_json)
+        _run(name, as_json)
 
     return command
 
@@ -45,6 +45,6 @@ def register(app: typer.Typer) -> None:
     @group.command()
     def flower(clients: Clients = [3], as_json: Json = False) -> None:  # noqa: B006 (typer copies it)
         """A secure round over Flower's messages, beside Flower's own SecAgg+."""
-        _run("flower.benchmark", as_json, nodes=tuple(clients))
+        _run("flower", as_json, nodes=tuple(clients))
 
     app.add_typer(group, name="bench")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from skelmix.cohort import Cohort
-    from skelmix.plan import Plan
+    from skelmix.planning.cohort import Cohort
+    from skelmix.planning.planner import Plan
 
 MECHANISMS = "smm|dgm|skellam|ddg|cpsgd|gaussian"
 BOUNDS = "tight|rdp|gdp|flat|paper"
@@ -71,7 +71,7 @@ def build_cohort(
     expected: int, population: int | None, dropout_tolerance: float, colluding: int, sampling: str
 ) -> Cohort:
     """The cohort that the shared options describe; without a population everyone is in every round."""
-    from skelmix.cohort import Cohort
+    from skelmix.planning.cohort import Cohort
 
     return Cohort(
         expected=expected,
@@ -101,7 +101,7 @@ def build_plan(
     alignment: float,
 ) -> Plan:
     """The plan that the shared options describe."""
-    from skelmix.plan import PrivacyTarget, plan
+    from skelmix.planning.planner import PrivacyTarget, plan
 
     return plan(
         PrivacyTarget(epsilon, delta),

@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
         )  # fmt: skip
         if plot is not None:
-            from skelmix.experiments.compare import plot_error_against_bits
+            from skelmix.studies.compare import plot_error_against_bits
 
             with err.status("comparing mechanisms over bits"):
                 plot_error_against_bits(plot, opt.build_plan, **settings)

@@ -13,8 +13,8 @@ from skelmix.cli.console import emit, err, progress
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from skelmix.experiments.rows import Row
-    from skelmix.experiments.study import Outcome
+    from skelmix.studies.rows import Row
+    from skelmix.studies.study import Outcome
 
 STUDIES = {
     "figure1": "Sums of 100 vectors: error of every mechanism, ten panels (Figure 1).",
@@ -51,9 +51,9 @@ def _command(name: str):  # type: ignore[no-untyped-def]  # typer reads the sign
         draw_only: DrawOnly = False,
         as_json: Json = False,
     ) -> None:
-        from skelmix.experiments.study import run
+        from skelmix.studies.study import run
 
-        study = import_module(f"skelmix.experiments.{name}").STUDY
+        study = import_module(f"skelmix.studies.{name}").STUDY
         words = [
             f"skelmix reproduce {name}",
             *(["--quick"] if quick else []),

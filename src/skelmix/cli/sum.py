@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skelmix.plan import Plan
-    from skelmix.summation import PrivateSum
+    from skelmix.planning.planner import Plan
+    from skelmix.rounds.summation import PrivateSum
 
 _MOST_SHOWN = 100  # coordinates on the screen; what is not shown could only be had by a second release
 
@@ -83,7 +83,7 @@ def register(app: typer.Typer) -> None:
         """
         from skelmix.cli.rows import open_rows
         from skelmix.errors import InvalidInput
-        from skelmix.summation import private_sum
+        from skelmix.rounds.summation import private_sum
 
         if output is not None:
             _check_output(output, input)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skelmix.accounting.report import up
 from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
+from skelmix.planning.report import up
 
 if TYPE_CHECKING:
     from skelmix.federated.report import Spent
     from skelmix.federated.runs import RunSettings
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 _RUN = "Training"
 _ALIGNMENT = (

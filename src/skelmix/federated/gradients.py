@@ -18,7 +18,7 @@ from torch.func import functional_call, grad, vmap
 
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
-from skelmix.federated.layered import Writer, layered_gradients
+from skelmix.federated.linear_gradients import Writer, layered_gradients
 from skelmix.validation import positive, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]

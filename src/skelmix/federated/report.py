@@ -12,13 +12,13 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skelmix.claim import claim
 from skelmix.errors import MissingExtra
-from skelmix.federated.ledger import storing, write_atomically
+from skelmix.planning.guarantee import claim
+from skelmix.rounds.ledger import storing, write_atomically
 
 if TYPE_CHECKING:
     from skelmix.federated.trainer import Record, RunResult, Trainer
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 COLUMNS = (
     "round", "private", "opened", "sampled", "survivors", "accuracy", "epsilon", "rms_norm",

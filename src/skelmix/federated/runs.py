@@ -16,7 +16,6 @@ from skelmix.errors import CorruptState, InvalidInput, MissingExtra
 from skelmix.federated import report
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import LocalSteps, dimension
-from skelmix.federated.ledger import storing, write_atomically
 from skelmix.federated.recipes import (
     Accuracy,
     build_model,
@@ -27,9 +26,10 @@ from skelmix.federated.recipes import (
 )
 from skelmix.federated.trainer import Callback, RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
+from skelmix.rounds.ledger import storing, write_atomically
 
 if TYPE_CHECKING:
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ def finish(
 
 def _both_accountings(plan: Plan, result: RunResult) -> dict[str, Any]:
     """Of the central Gaussian (DPSGD): ε of the same noise by either accounting."""
-    from skelmix.claim import claim
     from skelmix.mechanisms import CentralGaussian
+    from skelmix.planning.guarantee import claim
 
     if not isinstance(plan.mechanism, CentralGaussian):
         return {}

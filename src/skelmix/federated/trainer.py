@@ -21,20 +21,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from skelmix.accounting.report import PrivacyReport
 from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
-from skelmix.federated.cohort import Mended, Seconds, TrueSum, noisy_sum
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
-from skelmix.federated.ledger import Ledger, RunLock, storing, write_atomically
-from skelmix.federated.sampling import draw_cohort, poisson
 from skelmix.mechanisms import EncodeStats
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
+from skelmix.planning.report import PrivacyReport
+from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_sum
+from skelmix.rounds.ledger import Ledger, RunLock, storing, write_atomically
+from skelmix.rounds.sampling import draw_cohort, poisson
 from skelmix.validation import fraction, one_of, whole
 
 if TYPE_CHECKING:
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 Record = dict[str, Any]
 Callback = Callable[["Trainer", Record], None]
@@ -154,7 +154,7 @@ class Trainer:
         Rounds that were started but whose model was lost stay charged: training goes on from the last
         checkpoint with the rounds that are left. Damaged or foreign files raise `CorruptState`.
         """
-        from skelmix.plan import Plan
+        from skelmix.planning.planner import Plan
 
         directory = Path(run_directory)
         if not (directory / "plan.json").exists():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from skelmix.cohort import Cohort
 from skelmix.errors import InvalidInput, RoundFailed
-from skelmix.federated.sampling import fixed_size, poisson
 from skelmix.noise.entropy import Entropy, system_entropy
+from skelmix.planning.cohort import Cohort
+from skelmix.rounds.sampling import fixed_size, poisson
 
 
 def draw(cohort: Cohort, proposed: set[int], entropy: Entropy | None = None) -> set[int]:

@@ -20,11 +20,11 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from skelmix.errors import InvalidInput, RoundFailed
-from skelmix.federated.ledger import Ledger
 from skelmix.flower.arrays import dtypes, moved, only_arrays, recast
-from skelmix.flower.conductor import Conductor
+from skelmix.flower.coordinator import Conductor
 from skelmix.flower.waves import Waiting
-from skelmix.plan import Plan
+from skelmix.planning.planner import Plan
+from skelmix.rounds.ledger import Ledger
 from skelmix.secagg.keys import Identity
 from skelmix.validation import positive
 

@@ -15,7 +15,7 @@ from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
 from skelmix.flower.arrays import difference, only_arrays
-from skelmix.flower.memory import Memory
+from skelmix.flower.node_state import Memory
 from skelmix.flower.policy import ClientPolicy
 from skelmix.flower.records import (
     ADVERTISE,
@@ -31,8 +31,8 @@ from skelmix.flower.records import (
     Request,
     plan_digest,
 )
-from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
+from skelmix.secagg.joined_rounds import Attendance
 from skelmix.secagg.messages import ShareRequest
 from skelmix.secagg.settings import Phase
 
@@ -143,7 +143,9 @@ class _Participant:
             return
         if not request.plan or plan_digest(request.plan) != request.digest:
             raise ProtocolError("the request names a plan that this client was not given; advertise first")
-        from skelmix.plan import Plan  # the proof loads all of the accounting: once a run, not once a message
+        from skelmix.planning.planner import (
+            Plan,  # the proof loads all of the accounting: once a run, not once a message
+        )
 
         plan = Plan.from_json(request.plan)
         self.policy.check_plan(plan)

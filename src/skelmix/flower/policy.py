@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from skelmix.claim import told
-from skelmix.cohort import Cohort
 from skelmix.errors import InvalidInput, PolicyViolation
+from skelmix.planning.cohort import Cohort
+from skelmix.planning.guarantee import told
 from skelmix.secagg.keys import KEY_BYTES, Identity
 from skelmix.secagg.messages import ShareRequest
 from skelmix.validation import positive, probability, whole
 
 if TYPE_CHECKING:
-    from skelmix.plan import Plan
+    from skelmix.planning.planner import Plan
 
 _NODE_KEYS = {
     "skelmix-max-epsilon",

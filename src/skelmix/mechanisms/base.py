@@ -18,8 +18,8 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
-    from skelmix.accounting.gaussian_dp import GaussianCertificate
+    from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 @dataclass

@@ -53,7 +53,7 @@ class Binomial(ConditionallyRounded):
     def approximate_dp(self, delta: float) -> float:
         """ε of one round at δ (Agarwal et al. 2018, Theorem 1, and no less than its tail gives); infinite
         where its condition fails."""
-        from skelmix.accounting.closed_form import binomial
+        from skelmix.accounting.rdp.closed_form import binomial
 
         self._noisy()
         return binomial(

@@ -18,8 +18,8 @@ from skelmix.mechanisms.clips import Clipped, L2Clip
 from skelmix.noise.entropy import Entropy, system_entropy
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
-    from skelmix.accounting.gaussian_dp import GaussianCertificate
+    from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class CentralGaussian(Mechanism):
 
     def rdp(self, orders: Sequence[int]) -> RdpCurve:
         """αΔ²/(2σ²) (Mironov 2017)."""
-        from skelmix.accounting.closed_form import gaussian
+        from skelmix.accounting.rdp.closed_form import gaussian
 
         self._noisy()
         return gaussian(self.total_noise, self.clip_norm, orders)
 
     def certificate(self, bound: str, slack: float) -> GaussianCertificate:
         """It is the Gaussian mechanism itself, with noise multiplier σ/Δ."""
-        from skelmix.accounting.gaussian_dp import gaussian_certificate
+        from skelmix.accounting.gaussian import gaussian_certificate
 
         if bound != "pld":
             raise InvalidInput(f"bound = {bound!r}: {self.name} has {', '.join(self.bounds)}")

@@ -14,7 +14,7 @@ from skelmix.mechanisms.conditional import ConditionallyRounded
 from skelmix.noise import laws
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class DiscreteGaussian(ConditionallyRounded):
 
     def rdp(self, orders: Sequence[int]) -> RdpCurve:
         """Kairouz, Liu and Steinke 2021, Theorem 1, for the sum of `shares` participants' noise."""
-        from skelmix.accounting.closed_form import discrete_gaussian
+        from skelmix.accounting.rdp.closed_form import discrete_gaussian
 
         self._noisy()
         return discrete_gaussian(

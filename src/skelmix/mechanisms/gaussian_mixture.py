@@ -14,7 +14,7 @@ from skelmix.mechanisms.mixture import Mixture
 from skelmix.noise.laws import DiscreteGaussian
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 _LEAST_VARIANCE = (
@@ -51,7 +51,7 @@ class GaussianMixture(Mixture):
 
     def largest_linf(self, order: int) -> int:
         """The largest integer Δ∞ that the paper's Eq. (8) allows at this order, at least 1."""
-        from skelmix.accounting.closed_form import convolution_gap
+        from skelmix.accounting.rdp.closed_form import convolution_gap
 
         gap = convolution_gap(self.total_noise / self.shares, self.shares)
         deviation = math.sqrt(self.total_noise)
@@ -61,7 +61,7 @@ class GaussianMixture(Mixture):
         return max(1, math.ceil(least) - 1) if math.isfinite(least) else 1
 
     def _paper_rdp(self, clip: MixtureClip, orders: Sequence[int]) -> RdpCurve:
-        from skelmix.accounting.closed_form import corollary_3
+        from skelmix.accounting.rdp.closed_form import corollary_3
 
         self._noisy()
         return corollary_3(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skelmix.encoding.participant import encode_rows
+from skelmix.encoding.fused import encode_rows
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.blocks import Block, counted_from
@@ -23,8 +23,8 @@ from skelmix.noise.laws import Law
 from skelmix.noise.table import ExactSampler
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
-    from skelmix.accounting.gaussian_dp import GaussianCertificate
+    from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ class Mixture(IntegerMechanism):
         self._noisy()
         if isinstance(self.clip, MixtureClip):
             return self._paper_rdp(self.clip, orders)
-        from skelmix.accounting.mixture import mixture_curve
+        from skelmix.accounting.rdp.kappa import mixture_curve
 
         return mixture_curve(self.accounted_law, self.radius, orders)
 
     def certificate(self, bound: str, slack: float) -> GaussianCertificate:
         """The Gaussian that one round is no worse than, up to total variation `slack`: bound "gdp" or
         "flat"."""
-        from skelmix.accounting import gaussian_dp
+        from skelmix.accounting import gaussian as gaussian_dp
 
         if bound == "gdp" and not isinstance(self.clip, MixtureClip):
             return gaussian_dp.gdp_certificate(self.accounted_law, self.radius, self.padded_dimension, slack)

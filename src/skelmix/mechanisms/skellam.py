@@ -13,8 +13,8 @@ from skelmix.mechanisms.conditional import ConditionallyRounded
 from skelmix.noise import laws
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
-    from skelmix.accounting.gaussian_dp import GaussianCertificate
+    from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Skellam(ConditionallyRounded):
 
     def rdp(self, orders: Sequence[int]) -> RdpCurve:
         """Agarwal, Kairouz and Liu 2021, Theorem 3.5, with V = 2Λ, Δ2 = c̃ and Δ1 = c̃·min(√d, c̃)."""
-        from skelmix.accounting.closed_form import skellam
+        from skelmix.accounting.rdp.closed_form import skellam
 
         self._noisy()
         return skellam(self.total_noise, self.l2_sensitivity, self.l1_sensitivity, orders)
 
     def certificate(self, bound: str, slack: float) -> GaussianCertificate:
         """An integer shift of a Skellam is no worse than a Gaussian shift by 2Φ⁻¹((1 + P(0))/2) a unit."""
-        from skelmix.accounting.gaussian_dp import integer_gdp_certificate
+        from skelmix.accounting.gaussian import integer_gdp_certificate
 
         if bound != "gdp":
             raise InvalidInput(f"bound = {bound!r}: {self.name} has {', '.join(self.bounds)}")

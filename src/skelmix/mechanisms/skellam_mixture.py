@@ -13,7 +13,7 @@ from skelmix.mechanisms.mixture import Mixture, chi_square
 from skelmix.noise.laws import Skellam
 
 if TYPE_CHECKING:
-    from skelmix.accounting.curve import RdpCurve
+    from skelmix.accounting.rdp.curve import RdpCurve
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class SkellamMixture(Mixture):
 
     def largest_linf(self, order: int) -> int:
         """The largest integer Δ∞ that the paper's Eq. (3) allows at this order, at least 1."""
-        from skelmix.accounting.closed_form import largest_linf
+        from skelmix.accounting.rdp.closed_form import largest_linf
 
         return max(1, largest_linf(self.total_noise, order))
 
     def _paper_rdp(self, clip: MixtureClip, orders: Sequence[int]) -> RdpCurve:
-        from skelmix.accounting.closed_form import corollary_1
+        from skelmix.accounting.rdp.closed_form import corollary_1
 
         return corollary_1(self.total_noise, clip.threshold(self.radius), clip.linf, orders)

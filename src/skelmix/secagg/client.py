@@ -15,8 +15,8 @@ from skelmix.encoding.wrapping import pack
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.secagg import checks, masking, messages, sharing, stored
 from skelmix.secagg import settings as rules
-from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.failures import OutOfOrder, UnsafeRequest, WrongRound
+from skelmix.secagg.joined_rounds import Attendance
 from skelmix.secagg.keys import (
     Identity,
     KeyPair,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
 from skelmix.secagg import masking
-from skelmix.secagg.attendance import Attendance
 from skelmix.secagg.client import Client
+from skelmix.secagg.joined_rounds import Attendance
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Requests, Server
 from skelmix.secagg.settings import Phase, Settings

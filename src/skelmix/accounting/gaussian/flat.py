@@ -1,0 +1,208 @@
+"""The flat certificate: with small coordinates, integer noise is the central Gaussian for every accountant.
+
+‖x‖₂ <= radius and |x_j| <= linf. Hockey-stick divergences are contour integrals of E[Π r_{x_j}^t];
+`expansion` bounds how far that is from the Gaussian's exp(radius²·A(t)), hence how far the divergences are
+from the Gaussian's, for every ε; a slightly larger Gaussian then dominates. Proof, step by step:
+docs/explanation/gaussian-certificates.md, section 3.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from skelmix.accounting.gaussian.certificate import GaussianCertificate
+from skelmix.accounting.gaussian.contour import (
+    STEP,
+    Contour,
+    Middle,
+    contour,
+    contour_end,
+    contour_errors,
+    series_error,
+)
+from skelmix.accounting.gaussian.expansion import Expansion, Ratios, ratios
+from skelmix.accounting.gaussian.noise_table import noise_table
+from skelmix.errors import PrivacyUnattainable
+from skelmix.noise.laws import Law
+from skelmix.validation import non_negative, positive, probability, whole
+
+FloatArray = NDArray[np.float64]
+
+_SMOOTHING = (
+    0.012,
+    0.018,
+    0.027,
+    0.04,
+    0.06,
+    0.09,
+    0.13,
+    0.2,
+    0.3,
+)  # extra Gaussian observation, as a share of mu
+_LONGEST_MIDDLE = 2.6  # of |t|·linf·χ at the end of the contours: the grid's cost grows with its square
+_MANY_LEVELS, _SHORTER_MIDDLE = 20_000, 1.2  # and with the levels of the noise
+_EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
+_MU_CELLS = 16
+_LARGEST_ETA = 0.5  # beyond, other bounds are better
+_MOST_VARIANCE = 4e5  # beyond, the cost of a certificate grows and its gain over gdp falls below 1 %
+_LEAST_FLAT = (
+    0.1  # a coordinate may reach this far, in deviations of the noise: beyond, gdp and rdp are better
+)
+
+
+@functools.lru_cache(maxsize=512)
+def flat_certificate(
+    law: Law, radius: float, linf: float, dimension: int, slack: float
+) -> GaussianCertificate:
+    """Every x with ‖x‖₂ <= radius and ‖x‖_∞ <= linf, in scaled units; `law` is that of the summed noise.
+
+    mu = radius·χ·√(1+κ²)·(1+η'): χ² = E[(f(k-1)/f(k) - 1)²], κ the smoothing, η' what the contour integrals
+    leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf well below radius
+    (many coordinates): raises `PrivacyUnattainable` where it proves nothing, with what to do. `dimension` is
+    for the record: the bound does not depend on it.
+    """
+    non_negative(radius=radius)
+    positive(linf=linf)
+    probability(slack=slack)
+    whole(1, dimension=dimension)
+    if radius == 0:
+        return GaussianCertificate("flat", 0.0, 0.0, 0.0, 0.0, dimension, linf)
+    linf = min(linf, radius)
+    _refuse_hopeless(law, linf)
+    values = _ratios(law, linf)
+    ideal = radius * math.sqrt(values.chi_square)
+    if ideal > 30:
+        raise PrivacyUnattainable(
+            f"noise of variance {law.variance:.4g} is too small for radius {radius:.4g}: raise the noise, "
+            "or use bound='gdp' or bound='rdp'"
+        )
+    offsets = _offsets(ideal, slack)
+    highest = 0.5 + float(offsets[-1])
+    expansion = Expansion(values, linf, 1 - highest, highest)
+    lines = [contour(expansion, radius, ideal, float(offset)) for offset in offsets]
+    lines = [line for line in lines if line.start > 0]
+    offsets = np.array([line.offset for line in lines])
+    best, misses, middle = math.inf, 0, None
+    hopeful = _hopeful(lines, offsets, radius, ideal, slack)
+    for share in _shares(linf / radius, values.reach) if hopeful else ():
+        smoothing = share * ideal
+        end = contour_end(smoothing)
+        start = min(line.start for line in lines)
+        middle = Middle(values, linf, start, end, highest, middle) if start < end else None
+        errors = contour_errors(lines, middle, radius, ideal, smoothing)
+        mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
+        misses = 0 if mu < best else misses + 1
+        best = min(best, mu)
+        if misses == 2 and best < math.inf:  # one alone may be a grid that fell badly
+            break
+    if not best < math.inf:
+        raise PrivacyUnattainable(
+            f"linf = {linf:.4g} is too large against radius = {radius:.4g} for a flat certificate at "
+            "this noise; lower linf, or use bound='gdp' or bound='rdp'"
+        )
+    best *= 1 + 1e-9  # rounding of what follows the expansion, which carries its own
+    return GaussianCertificate("flat", best, slack, ideal, radius, dimension, linf)
+
+
+def _refuse_hopeless(law: Law, linf: float) -> None:
+    """Say at once what the contours would find out slowly, or at more cost than the answer is worth."""
+    if law.variance > _MOST_VARIANCE:
+        raise PrivacyUnattainable(
+            f"noise of variance {law.variance:.4g}: with so many levels the Gaussian-DP certificate is "
+            "within 1 % already; use bound='gdp'"
+        )
+    if linf > _LEAST_FLAT * math.sqrt(law.variance):
+        raise PrivacyUnattainable(
+            f"linf = {linf:.4g} is not small against the noise's deviation {math.sqrt(law.variance):.4g}: "
+            "no flat certificate; take more coordinates or another scale, or use bound='gdp' or bound='rdp'"
+        )
+
+
+def _ratios(law: Law, linf: float) -> Ratios:
+    shift = math.ceil(linf) + 1
+    deviation = math.sqrt(law.variance)
+    return ratios(noise_table(law, 13 * deviation + shift), shift)
+
+
+def _hopeful(lines: list[Contour], offsets: FloatArray, radius: float, ideal: float, slack: float) -> bool:
+    """Whether the series alone would do, were there no smoothing to pay for: if not, hardly anything will."""
+    if not lines:
+        return False
+    errors = np.array([series_error(line, ideal) for line in lines])
+    return _dominating(offsets, errors, ideal, slack) < math.inf
+
+
+def _shares(flatness: float, levels: int) -> Sequence[float]:
+    """Smoothings to try, the largest and cheapest first, down to the least that leaves the middle range
+    affordable."""
+    longest = _LONGEST_MIDDLE if levels < _MANY_LEVELS else _SHORTER_MIDDLE
+    cheap = [share for share in _SMOOTHING if contour_end(share) * flatness <= longest]
+    return cheap[::-1] or [_SMOOTHING[-1]]
+
+
+def _offsets(mu: float, slack: float) -> FloatArray:
+    """Offsets from 1/2 of the real parts of the contours, up to the saddle point of the largest ε."""
+    last = _largest_epsilon(mu * 1.05, slack) / mu
+    return np.asarray(np.arange(math.ceil(last / STEP) + 1) * (STEP / mu), dtype=np.float64)
+
+
+def _log_hockey_stick(epsilon: float, mu: float) -> float:
+    """ln H_ε(N(mu,1)‖N(0,1))."""
+    near = float(log_ndtr(mu / 2 - epsilon / mu))
+    far = float(log_ndtr(-mu / 2 - epsilon / mu))
+    return near + math.log(-math.expm1(min(epsilon + far - near, -1e-300)))
+
+
+def _largest_epsilon(mu: float, slack: float) -> float:
+    """ε* with H_ε*(N(mu,1)‖N(0,1)) <= slack."""
+    goal = math.log(slack) - 1e-6
+    high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / slack)) + 1)
+    if _log_hockey_stick(0.0, mu) <= goal:
+        return 0.0
+    from scipy.optimize import brentq  # loads slowly: clients that only check a plan do without
+
+    return float(brentq(lambda e: _log_hockey_stick(e, mu) - goal, 0.0, high)) + 1e-9 * mu
+
+
+def _dominating(offsets: FloatArray, errors: FloatArray, smoothed: float, slack: float) -> float:
+    """The mu of a Gaussian pair that dominates the smoothed pair for all ε up to ε*; infinite if none is
+    found.
+    """
+    bad, good = math.log(1e-6), math.log(_LARGEST_ETA)
+    if not _outweighs(offsets, errors, smoothed, smoothed * (1 + _LARGEST_ETA), slack):
+        return math.inf
+    while good - bad > 0.005:
+        middle = (bad + good) / 2
+        if _outweighs(offsets, errors, smoothed, smoothed * (1 + math.exp(middle)), slack):
+            good = middle
+        else:
+            bad = middle
+    return smoothed * (1 + math.exp(good))
+
+
+def _outweighs(offsets: FloatArray, errors: FloatArray, smoothed: float, mu: float, slack: float) -> bool:
+    """H_ε of the Gaussian pair with `mu` is above that with `smoothed` by at least the error, for every ε in
+    [0, ε*(mu)].
+
+    The difference is the integral of ∂H_ε/∂m = φ(m/2 - ε/m) over m; a lower sum: |m/2 - ε/m| is largest at a
+    corner of each cell of the grid in (ε, m). The error on an interval of ε is the larger one of both ends,
+    for the best contour.
+    """
+    last = _largest_epsilon(mu, slack)
+    grid = np.linspace(0.0, last, math.ceil(last / (_EPSILON_STEP * smoothed)) + 2)
+    exponents = errors[:, None] + (0.5 - offsets)[:, None] * grid  # C_u·e^(ε(1-u)), monotone in ε
+    error = np.maximum(exponents[:, :-1], exponents[:, 1:]).min(axis=0)
+    m = np.linspace(smoothed, mu, _MU_CELLS + 1)[:, None]
+    distance = np.abs(m / 2 - grid / m)
+    distance = np.maximum(distance[1:], distance[:-1])
+    distance = np.maximum(distance[:, 1:], distance[:, :-1])
+    densities = np.exp(-(distance**2) / 2).sum(axis=0) * (
+        (mu - smoothed) / _MU_CELLS / math.sqrt(2 * math.pi)
+    )
+    return bool((error <= np.log(densities)).all())

@@ -1,0 +1,1 @@
+"""Rényi differential privacy: curves, theorems, subsampling and conversion."""

@@ -1,5 +1,0 @@
-"""Figure 3 of the paper: training on Fashion-MNIST under every mechanism, and accuracy against bits."""
-
-from skelmix.experiments.figure2 import study
-
-STUDY = study("figure3", "Figure 3: training on Fashion-MNIST", "fashion-mnist")

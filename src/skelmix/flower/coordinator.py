@@ -1,0 +1,225 @@
+"""Drives the waves of a run: who has advertised keys, which round is open, what goes into which message.
+
+Waves. A round needs key sharing, then training and upload, then unmasking. Key sharing does not depend on the
+model, so that of round t + 1 travels in the same messages as the unmasking of round t: two waves a round,
+after one wave in which the nodes advertise their long-lived keys and check the plan, and one for the keys
+of the first round.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+
+from skelmix.errors import InvalidInput, PolicyViolation, RoundFailed
+from skelmix.flower.draw import draw
+from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request, plan_digest
+from skelmix.flower.rounds import Prepared, SecureRound
+from skelmix.flower.waves import Enough, Outcome, Waiting, exchange
+from skelmix.noise.entropy import system_entropy
+from skelmix.planning.guarantee import told
+from skelmix.planning.planner import Plan
+from skelmix.secagg.keys import Identity
+from skelmix.secagg.messages import SESSION_BYTES
+
+log = logging.getLogger("flwr.skelmix")
+
+Parts = dict[int, dict[str, bytes]]
+
+
+class Conductor:
+    """The state of a run between rounds, and one method for each wave. `waves` counts those sent so far;
+    `refusals` are the reasons given in the last one, by node."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        plan: Plan,
+        *,
+        identity: Identity | None,
+        malicious: bool,
+        sparse: bool,
+        waiting: Waiting,
+    ) -> None:
+        self._grid, self._plan = grid, plan
+        self._text = plan.to_json()
+        self.digest = plan_digest(self._text)
+        self._identity, self._malicious, self._sparse = identity, malicious, sparse
+        self._waiting = waiting
+        self._keys: dict[int, bytes] = {}  # node -> its advertisement
+        self._quiet: set[int] = set()
+        self._session = b""
+        self._prepared: Prepared | None = None
+        self.refusals: dict[int, str] = {}
+        self.waves = 0
+
+    def keys_for(self, round_number: int, nodes: set[int], like: Message) -> Prepared:
+        """A cohort among `nodes` that has shared keys: the one prepared with the last round, or a new one."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared.usable(round_number, nodes):
+            return prepared
+        if not nodes <= set(self._keys):
+            self._advertise(nodes, like)
+        self._session = system_entropy().bytes(SESSION_BYTES)  # no client joins a round of a session twice
+        secure = self._new_round(round_number, self._draw(nodes) & set(self._keys))
+        outcome = self._wave(
+            {node: {SHARE: data} for node, data in secure.requests.items()}, like, secure.enough
+        )
+        return self._shared(secure, outcome)
+
+    def _advertise(self, nodes: set[int], like: Message) -> None:
+        """Learn the keys of those among `nodes` that are new. Raises `PolicyViolation` when so many refuse
+        the plan that the others cannot make a round.
+        """
+        parts: Parts = {node: {ADVERTISE: b""} for node in nodes - set(self._keys)}
+        need = self._plan.cohort.min_survivors(len(nodes))
+        known = len(nodes) - len(parts)
+        outcome = self._wave(parts, like, lambda answered: known + len(answered) >= need)
+        self._learn_keys(outcome)
+        refusals = outcome.policy_refusals
+        if refusals and len(nodes) - len(refusals) < max(2, need):
+            node, reason = next(iter(refusals.items()))
+            raise PolicyViolation(
+                f"{len(refusals)} of {len(nodes)} nodes refuse the plan; node {node}: {reason}"
+            )
+
+    def _learn_keys(self, outcome: Outcome) -> None:
+        self._quiet = outcome.silent - set(self._keys)
+        for node, answer in outcome.answers.items():
+            if ADVERTISE in answer.parts:
+                self._keys[node] = answer.parts[ADVERTISE]
+
+    def _forget_keys(self, nodes: set[int], outcome: Outcome) -> None:
+        """Of those who answered, but not as they should: such a node may have been started anew, and must
+        advertise again. A silent one keeps its place."""
+        for node in nodes & set(outcome.refusals):
+            self._keys.pop(node, None)
+
+    def _draw(self, nodes: set[int]) -> set[int]:
+        """The cohort of a round, if there are nodes enough to sample it from."""
+        plan = self._plan
+        tell = plan.cohort.tell_tale(plan.rounds, nodes=len(nodes))
+        if tell > told(plan.target.delta, plan.cohort, plan.rounds):
+            raise RoundFailed(
+                f"{len(nodes)} of {plan.cohort.population} nodes are here: a sample may be too small "
+                "to open, which tells who was sampled; wait for more, or plan for this population"
+            )
+        return draw(plan.cohort, nodes)
+
+    def _new_round(self, round_number: int, cohort: set[int]) -> SecureRound:
+        keys = {node: self._keys[node] for node in cohort}
+        return SecureRound.start(
+            self._plan,
+            round_number,
+            keys,
+            session=self._session,
+            malicious=self._malicious,
+            sparse=self._sparse,
+        )
+
+    def _shared(self, secure: SecureRound, outcome: Outcome) -> Prepared:
+        asked = set(secure.requests)
+        self._forget_keys(asked - secure.take(SHARE, outcome), outcome)
+        return secure.close_share()
+
+    def upload(
+        self,
+        prepared: Prepared,
+        wanted: dict[int, Message],
+        model: dict[str, ArrayRecord],
+        timeout: float,
+    ) -> tuple[SecureRound, dict[int, MetricRecord]]:
+        """The training wave: the app's own message and the shares of the others to each sharer that is
+        still there.
+        """
+        secure = prepared.secure
+        parts = {node: {MASKED: data} for node, data in secure.requests.items() if node in wanted}
+        waiting = Waiting(timeout, self._waiting.patience, self._waiting.poll)
+        records = {node: {**wanted[node].content, **model} for node in parts}
+        like = next(iter(wanted.values()))
+        outcome = self._wave(parts, like, secure.enough, waiting=waiting, records=records)
+        sent = secure.take(MASKED, outcome)
+        self._forget_keys(set(parts) - sent, outcome)
+        secure.close_masked()
+        return secure, {node: outcome.metrics[node] for node in sent}
+
+    def open(self, secure: SecureRound, following: int | None, like: Message) -> Any:
+        """Unmask a round, and in the same wave share keys for round `following`, when its cohort can be
+        drawn by now; the sum modulo 2^bits.
+        """
+        if self._malicious:
+            requests = secure.requests
+            outcome = self._wave(
+                {node: {CONSISTENCY: data} for node, data in requests.items()}, like, secure.enough
+            )
+            secure.take(CONSISTENCY, outcome)
+            secure.close_consistency()
+        parts: Parts = {node: {UNMASK: data} for node, data in secure.requests.items()}
+        ahead = None if following is None else self._ahead(following, secure)
+        if ahead is not None:
+            for node, data in ahead.requests.items():
+                parts.setdefault(node, {})[SHARE] = data
+        for node in self._newcomers():
+            parts.setdefault(node, {})[ADVERTISE] = b""
+
+        def enough(answered: set[int]) -> bool:
+            return secure.enough(answered) and (ahead is None or ahead.enough(answered))
+
+        outcome = self._wave(parts, like, enough)
+        secure.take(UNMASK, outcome)
+        self._learn_keys(outcome)
+        if ahead is not None:
+            try:
+                self._prepared = self._shared(ahead, outcome)
+            except RoundFailed as error:
+                log.warning("keys for round %d could not be shared ahead: %s", ahead.round, error)
+        return secure.close_unmask()
+
+    def _ahead(self, round_number: int, secure: SecureRound) -> SecureRound | None:
+        """The next round, for a cohort drawn now; None when that must wait for the strategy's proposal.
+
+        Nodes that fell silent in this very round sit the next one out: waiting for them would hold up all.
+        """
+        lost = set(secure.roster) - set(secure.survivors)
+        there = set(self._grid.get_node_ids()) & set(self._keys) - lost
+        try:
+            return self._new_round(round_number, self._draw(there))
+        except (RoundFailed, InvalidInput):
+            return None
+
+    def _newcomers(self) -> set[int]:
+        """Nodes whose keys are not known, but for those that were asked last time and kept quiet."""
+        return set(self._grid.get_node_ids()) - set(self._keys) - self._quiet
+
+    def _wave(
+        self,
+        parts: Parts,
+        like: Message,
+        enough: Enough,
+        *,
+        waiting: Waiting | None = None,
+        records: dict[int, dict[str, Any]] | None = None,
+    ) -> Outcome:
+        """Send each node its parts, beside the app's own `records` when it trains. The plan goes along with
+        ADVERTISE."""
+        self.waves += 1
+        waiting = waiting or self._waiting
+        messages = []
+        for node, some in sorted(parts.items()):
+            text = self._text if ADVERTISE in some else ""
+            request = Request(self.digest, some, text).signed_by(self._identity, like.metadata.run_id, node)
+            messages.append(
+                Message(
+                    RecordDict({**(records[node] if records else {}), RECORD: request.to_record()}),
+                    dst_node_id=node,
+                    message_type=like.metadata.message_type,
+                    ttl=waiting.timeout + 60,
+                    group_id=like.metadata.group_id,
+                )
+            )
+        outcome = exchange(self._grid, messages, enough, waiting)
+        self.refusals = outcome.refusals
+        return outcome

@@ -1,0 +1,141 @@
+"""What a node remembers between two messages of a run, in Flower's `context.state`: it never leaves the node.
+
+The run's channel key and plan stay for the whole run; the secrets of a round are replaced after every phase
+and erased when the round is over. They are held by the SuperNode process, in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ConfigRecord, RecordDict
+
+from skelmix.errors import CorruptState, InvalidInput
+from skelmix.flower.records import RECORD
+from skelmix.planning.cohort import Cohort
+from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.keys import KeyPair
+from skelmix.validation import whole
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """What a round needs of a plan whose claim was proved earlier in the run."""
+
+    cohort: Cohort
+    rounds: int
+    words: int  # of a vector on the wire
+    bits: int
+    dimension: int
+    fields: dict[str, Any]
+
+    def mechanism(self) -> Any:
+        """Loads the kernels: only where something is encoded."""
+        from skelmix.mechanisms import mechanism_from_dict
+
+        return mechanism_from_dict(self.fields)
+
+
+def _damaged(name: str) -> CorruptState:
+    return CorruptState(f"the node's stored {name} is damaged: restart the run")
+
+
+class Memory:
+    """A typed view of one `ConfigRecord` in a node's state; every change is written through at once.
+
+    Reading what is not of the right kind raises `CorruptState`.
+    """
+
+    def __init__(self, state: RecordDict) -> None:
+        if RECORD not in state.config_records:
+            state[RECORD] = ConfigRecord()
+        self._record = state.config_records[RECORD]
+
+    def _get(self, name: str, kind: type[Any], default: Any) -> Any:
+        value = self._record.get(name, default)
+        if type(value) is not kind:
+            raise _damaged(name)
+        return value
+
+    @property
+    def plan_digest(self) -> str:
+        """Of the plan accepted in this run; empty before."""
+        return str(self._get("digest", str, ""))
+
+    @property
+    def last_round(self) -> int:
+        """The last round for which a vector was made; -1 before the first."""
+        return int(self._get("last-round", int, -1))
+
+    @property
+    def secrets(self) -> bytes:
+        """The open round's secrets; empty when there is none."""
+        return bytes(self._get("secrets", bytes, b""))
+
+    @property
+    def open_round(self) -> tuple[int, int]:
+        """The open round's number and its participants, as counted when it was joined."""
+        return int(self._get("open-round", int, -1)), int(self._get("cohort-size", int, 0))
+
+    def channel(self) -> KeyPair:
+        """The run's long-lived key, made on first use."""
+        secret = self._get("channel", bytes, b"")
+        if secret:
+            try:
+                return KeyPair(secret)
+            except InvalidInput as error:
+                raise _damaged("channel") from error
+        pair = KeyPair.generate()
+        self._record["channel"] = pair.secret_bytes()
+        return pair
+
+    def attendance(self) -> Attendance:
+        """The rounds that were joined under the channel key."""
+        data = self._get("attendance", bytes, b"")
+        return Attendance.from_bytes(data) if data else Attendance()
+
+    def keep_plan(self, text: str, digest: str, words: int) -> None:
+        """Only after its claim was proved and the policy agreed."""
+        self._record["plan"], self._record["digest"], self._record["words"] = text, digest, words
+
+    def plan_facts(self) -> PlanFacts:
+        """The accepted plan, without proving it again: the text is the one that was proved."""
+        try:
+            data = json.loads(self._get("plan", str, ""))
+            fields = data["mechanism"]
+            whole(1, rounds=data["rounds"], bits=fields["bits"], dimension=fields["dimension"])
+            return PlanFacts(
+                cohort=Cohort(**data["cohort"]),
+                rounds=data["rounds"],
+                words=self._get("words", int, 0),
+                bits=fields["bits"],
+                dimension=fields["dimension"],
+                fields=fields,
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise _damaged("plan") from error
+
+    def spend(self, round_number: int) -> None:
+        """From now on no vector is made for this round or an earlier one."""
+        if round_number <= self.last_round:
+            raise CorruptState(f"round {round_number} was already spent")
+        self._record["last-round"] = round_number
+
+    def join(self, round_number: int, size: int, attendance: Attendance) -> None:
+        """A round of this number and with so many participants was joined; `keep` its secrets next."""
+        self._record["attendance"] = attendance.to_bytes()
+        self.reopen(round_number, size)
+
+    def reopen(self, round_number: int, size: int) -> None:
+        self._record["open-round"], self._record["cohort-size"] = round_number, size
+
+    def keep(self, secret_state: bytes) -> None:
+        """The open round's secrets, in place of those of the phase before."""
+        self._record["secrets"] = secret_state
+
+    def erase(self) -> None:
+        """Forget the open round."""
+        for name in ("secrets", "open-round", "cohort-size"):
+            self._record.pop(name, None)

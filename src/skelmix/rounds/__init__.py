@@ -1,0 +1,1 @@
+"""What every engine needs to run a plan round by round, without torch."""

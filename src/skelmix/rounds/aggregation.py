@@ -1,0 +1,140 @@
+"""One round of a cohort: encode, add up (ideally or through secure aggregation), decode, and what can be seen
+meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.encoding.clipping import sum_of_squares
+from skelmix.errors import RoundFailed
+from skelmix.noise.entropy import Entropy
+
+if TYPE_CHECKING:
+    from skelmix.mechanisms import EncodeStats, Mechanism
+    from skelmix.planning.planner import Plan
+
+Blocks = Iterable[NDArray[np.float32]]
+
+_LARGEST = 1e37  # of a rotated and scaled coordinate: float32 ends at 3.4e38
+
+
+class TrueSum:
+    """The sum of the clipped vectors, seen in a simulation only, to measure the error of the noisy one.
+
+    It is not protected by any noise: for development data only; `Trainer(measure=False)` turns it off.
+    """
+
+    def __init__(self, clip_norm: float, dimension: int) -> None:
+        self.clip_norm, self.total = clip_norm, np.zeros(dimension)
+
+    def watch(self, blocks: Blocks) -> Iterator[NDArray[np.float32]]:
+        """Hand the blocks on unchanged, adding them up on the way, clipped to `clip_norm`."""
+        for block in blocks:
+            norms = np.sqrt([sum_of_squares(row) for row in block])
+            self.total += np.minimum(1.0, self.clip_norm / np.maximum(norms, 1e-300)) @ block
+            yield block
+
+
+@dataclass
+class Seconds:
+    """Where the time of the rounds went."""
+
+    sample: float = 0.0
+    charge: float = 0.0
+    gradients: float = 0.0
+    encode: float = 0.0
+    aggregate: float = 0.0
+    decode: float = 0.0
+    optimizer: float = 0.0
+    evaluate: float = 0.0
+
+    def timed(self, blocks: Blocks) -> Iterator[NDArray[np.float32]]:
+        """Hand blocks on, charging the time spent making them to `gradients`."""
+        blocks = iter(blocks)
+        while True:
+            start = perf_counter()
+            block = next(blocks, None)
+            self.gradients += perf_counter() - start
+            if block is None:
+                return
+            yield block
+
+
+class Mended:
+    """Blocks in which a row with NaN or infinity, or too long for the mechanism, is a row of zeros; `broken`
+    counts them. What becomes of a row depends on that row alone."""
+
+    def __init__(self, blocks: Blocks, mechanism: Mechanism) -> None:
+        self._blocks, self.broken = blocks, 0
+        self._longest = _LARGEST / (mechanism.scale * mechanism.padded_dimension)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        for block in self._blocks:
+            lengths = np.sqrt([sum_of_squares(row) for row in block])
+            bad = ~(lengths <= self._longest)  # NaN compares as false
+            self.broken += int(bad.sum())
+            yield np.where(bad[:, None], np.float32(0), block) if bad.any() else block
+
+
+def noisy_sum(
+    plan: Plan,
+    blocks: Blocks,
+    *,
+    round: int,
+    sampled: int,
+    survivors: int,
+    secure: str,
+    entropy: Entropy,
+    seconds: Seconds,
+    stats: EncodeStats | None = None,
+) -> NDArray[np.float64]:
+    """The decoded sum over the survivors' vectors, `blocks`, of a cohort of `sampled` participants.
+
+    Each survivor adds its share of noise for the fewest survivors that the plan allows, so that the sum holds
+    at least the noise that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer
+    survive. `secure="protocol"` runs secure aggregation in memory; "ideal" adds modulo m directly, which is
+    what the protocol computes.
+    """
+    need, shares = plan.cohort.min_survivors(sampled), plan.cohort.shares(sampled)
+    if survivors < need or shares == 0:
+        raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
+    mechanism = plan.mechanism
+    start, before = perf_counter(), seconds.gradients
+    made = seconds.timed(blocks)
+    if secure == "protocol":
+        messages = [mechanism.encode(block, round=round, shares=shares, entropy=entropy) for block in made]
+        encoded = perf_counter()
+        seconds.encode += encoded - start - (seconds.gradients - before)
+        total = _through_protocol(plan, np.concatenate(messages), sampled, round, entropy)
+        seconds.aggregate += perf_counter() - encoded
+    else:
+        total = mechanism.encode_sum(made, round=round, shares=shares, entropy=entropy, stats=stats)
+        seconds.encode += perf_counter() - start - (seconds.gradients - before)
+    start = perf_counter()
+    decoded = mechanism.decode(total, round=round)
+    seconds.decode += perf_counter() - start
+    return decoded
+
+
+def _through_protocol(
+    plan: Plan, messages: NDArray[Any], sampled: int, round: int, entropy: Entropy
+) -> NDArray[Any]:
+    """The sum of the survivors' messages by the protocol; the others fall silent before sending theirs."""
+    from skelmix.secagg.in_memory import secure_sum
+
+    silent = np.zeros((sampled - len(messages), messages.shape[1]), messages.dtype)
+    return secure_sum(
+        np.concatenate([messages, silent]),
+        modulus=1 << plan.mechanism.bits,
+        threshold=plan.cohort.min_survivors(sampled),
+        colluding=plan.cohort.colluding,
+        dropouts={"masked": range(len(messages), sampled)},
+        round=round,
+        entropy=entropy,
+    )
