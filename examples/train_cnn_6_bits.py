@@ -72,5 +72,5 @@ result = trainer.run()
 
 # %% What was promised and what came out
 print()
-print(result.report.card())
+print(str(result.report))
 print(f"\naccuracy {result.accuracy:.4f} with 6 bits a weight; {result.seconds_per_round:.2f} s a round")

@@ -144,7 +144,7 @@ def error_against_bits() -> None:
     """Predicted error over the central Gaussian's, every mechanism at its own best scale, in the paper's
     training setting."""
     from skelmix.errors import SkelmixError
-    from skelmix.planning.planner import Cohort, PrivacyTarget, plan
+    from skelmix.planning import Cohort, PrivacyTarget, plan
 
     widths = (2, 3, 4, 5, 6, 7, 8, 10, 12)
     lines = [
@@ -168,7 +168,7 @@ def error_against_bits() -> None:
             except SkelmixError as error:
                 print(f"{label}, {bits} bits: {error}")
                 continue
-            points.append((bits, chosen.predicted.unbiased / chosen.central_gaussian_mse))
+            points.append((bits, chosen.predicted.effective_mse / chosen.central_gaussian_mse))
             print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({chosen.report.bound})", flush=True)
         silent += [] if points else [label]
         if points:
@@ -255,7 +255,7 @@ def noise_against_bits() -> None:
     """Standard deviation of the summed noise over the central Gaussian's (PLD), by bound, at the planner's
     scale of each."""
     from skelmix.errors import SkelmixError
-    from skelmix.planning.planner import Cohort, PrivacyTarget, plan
+    from skelmix.planning import Cohort, PrivacyTarget, plan
 
     widths = tuple(range(4, 13))
     looks = {"paper": (ORANGE, "^"), "rdp": (PINK, "s"), "gdp": (GREEN, "D"), "flat": (BLUE, "o")}

@@ -95,12 +95,12 @@ def test_the_error_of_sums_that_wrap_often_is_predicted(noise, alignment, clip):
     assert told.wrap_probability > 0.1
     assert np.mean(errors) == pytest.approx(told.mse, abs=5 * spread)
     # adding up the parts as if they were independent is seen to be wrong
-    assert told.unbiased > np.mean(errors) + 5 * spread
+    assert told.effective_mse > np.mean(errors) + 5 * spread
 
 
 def test_wrapping_may_take_more_noise_than_sum_and_the_error_stays_positive():
     found = simple(noise_variance=1e6, bits=6)
-    assert found.wrap < 0 < found.mse < found.unbiased
+    assert found.wrap < 0 < found.mse < found.effective_mse
     assert found.mse * 16**2 == pytest.approx(64**2 / 12 + 10 * 16**2 / 1024, rel=1e-9)
     assert simple(noise_variance=1e30, bits=1).mse >= 0
 
@@ -115,7 +115,7 @@ def test_the_parts_add_up():
     assert found.mse == pytest.approx(found.noise + found.rounding + found.wrap + found.bias)
     assert found.to_dict()["mse"] == found.mse
     assert 0 < found.touched < 0.1
-    assert found.lost > abs(found.wrap) > 0
+    assert found.wrap_loss > abs(found.wrap) > 0
 
 
 def test_a_clip_at_five_deviations_touches_almost_nothing():

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from skelmix.audit import study
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer itself imports what click deprecates

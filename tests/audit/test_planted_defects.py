@@ -27,7 +27,7 @@ from skelmix.noise import entropy as entropy_module
 from skelmix.noise.entropy import ReproducibleEntropy, SystemEntropy
 from skelmix.noise.laws import Skellam
 from skelmix.noise.table import sampler
-from skelmix.planning.guarantee import Cohort, claim
+from skelmix.planning import Cohort, privacy_report
 from skelmix.rounds import sampling
 from skelmix.secagg.in_memory import secure_sum
 
@@ -37,7 +37,7 @@ FIELDS = dict(dimension=16, bits=8, scale=8.0, clip_norm=1.0, total_noise=40.0)
 
 @lru_cache
 def claimed(**fields):
-    report = claim(
+    report = privacy_report(
         SkellamMixture(**(FIELDS | fields)),
         bound="rdp",
         cohort=Cohort(1, 1, sampling="none"),

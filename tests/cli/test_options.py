@@ -2,7 +2,7 @@
 
 import warnings
 
-from skelmix.planning.cohort import Cohort
+from skelmix.planning import Cohort
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer itself imports what click deprecates

@@ -30,7 +30,7 @@ def test_a_run_prints_one_object_and_can_be_told_from_a_private_one(images, tmp_
     assert set(keys.split()) <= set(found)
     assert not found["private"]
     assert "NOT PRIVATE" in done.stderr
-    assert "-differential privacy over 4 round(s)" in done.stderr  # the card
+    assert "-differential privacy over 4 rounds" in done.stderr  # the card
     assert [run["mechanism"] for run in found["runs"]] == ["smm", "gaussian"]
     assert found["runs"][1]["bound"] == "rdp"
     both = found["runs"][1]["epsilon_by_bound"]

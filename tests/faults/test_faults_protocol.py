@@ -7,7 +7,7 @@ from skelmix.errors import ProtocolError, RoundFailed
 from skelmix.secagg.client import Client
 from skelmix.secagg.failures import OutOfOrder, WrongRound
 from skelmix.secagg.in_memory import PHASES, ideal_sum, secure_sum
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
@@ -41,7 +41,7 @@ def people(malicious):
     identities = [Identity.generate() for _ in range(PEOPLE)]
     trusted = {i: identity.public for i, identity in enumerate(identities)}
     signing = [
-        {"identity": identity, "trusted": trusted, "attendance": Attendance(), "least": rules(malicious)}
+        {"identity": identity, "trusted": trusted, "attendance": JoinedRounds(), "least": rules(malicious)}
         for identity in identities
     ]
     return [(KeyPair.generate(), signing[i] if malicious else {}) for i in range(PEOPLE)]

@@ -94,7 +94,7 @@ def test_a_seed_repeats_the_run_and_marks_it_not_private():
     assert torch.equal(weights(first.model), weights(second.model))
     assert not torch.equal(weights(first.model), weights(other.model))
     assert all(not result.private and result.report.reproducible for result in results)
-    assert "NOT PRIVATE" in results[0].report.card()
+    assert "NOT PRIVATE" in str(results[0].report)
 
 
 def test_without_a_seed_no_two_runs_are_alike():

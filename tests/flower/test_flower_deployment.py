@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 from skelmix.studies.fleet import Loopback
 
 APP = Path(__file__).parent / "recording_app"

@@ -13,7 +13,7 @@ import skelmix as sk
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
 from skelmix.flower import ClientPolicy, dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
-from skelmix.flower.coordinator import Conductor
+from skelmix.flower.coordinator import Coordinator
 from skelmix.flower.draw import draw
 from skelmix.flower.node_state import Memory
 from skelmix.flower.records import RECORD, Request
@@ -158,7 +158,7 @@ def test_a_node_refuses_a_plan_whose_cohorts_may_be_smaller_than_it_joins():
 
 def test_few_nodes_are_not_sampled_at_the_rate_of_many():
     plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=sk.Cohort(60, 600))
-    conductor = object.__new__(Conductor)
+    conductor = object.__new__(Coordinator)
     conductor._plan = plan
     assert len(conductor._draw(set(range(590)))) > 10
     with pytest.raises(RoundFailed, match="wait for more"):

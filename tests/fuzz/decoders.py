@@ -31,11 +31,11 @@ from skelmix.encoding.wrapping import pack, unpack
 from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixError
 from skelmix.flower.node_state import Memory
 from skelmix.flower.records import RECORD, Answer, Request
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 from skelmix.rounds.ledger import Ledger
 from skelmix.secagg import messages, stored
 from skelmix.secagg.client import Client
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import KeyPair
 from skelmix.secagg.settings import Phase
 from skelmix.studies.rows import read
@@ -208,7 +208,7 @@ def _memory(data: bytes) -> None:
 
 
 def _node_state() -> bytes:
-    state, joined = RecordDict(), Attendance()
+    state, joined = RecordDict(), JoinedRounds()
     joined.join(b"s" * 16, 1)
     memory = Memory(state)
     memory.channel()

@@ -4,8 +4,7 @@ from functools import lru_cache
 
 from skelmix.accounting.prediction import PredictedError
 from skelmix.mechanisms import SkellamMixture
-from skelmix.planning.guarantee import Cohort, PrivacyTarget, claim
-from skelmix.planning.planner import Plan
+from skelmix.planning import Cohort, Plan, PrivacyTarget, privacy_report
 
 CANARIES = 512
 DELTA = 1e-6
@@ -24,7 +23,7 @@ def canary_plan(multiplier=1.0, expected=20, rounds=20):
         total_noise=(16 * multiplier) ** 2 / 2,
         shares=expected,
     )
-    report = claim(mechanism, bound="rdp", cohort=cohort, rounds=rounds, delta=DELTA)
+    report = privacy_report(mechanism, bound="rdp", cohort=cohort, rounds=rounds, delta=DELTA)
     return Plan(
         target=PrivacyTarget(report.epsilon, DELTA),
         cohort=cohort,

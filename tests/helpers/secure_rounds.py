@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skelmix.secagg.client import Client
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
@@ -35,7 +35,7 @@ def cast(n: int, settings: Settings, *, round: int = 0) -> tuple[Server, dict[in
             KeyPair.generate(),
             identity=identities[p],
             trusted=trusted,
-            attendance=Attendance(),
+            attendance=JoinedRounds(),
             least=settings,
         )
         for p in numbers

@@ -52,14 +52,14 @@ def test_the_chance_that_opening_tells_who_was_sampled(cohort, edges):
         assert cohort.shares(short) == 0 or short in (1, 2)
         assert cohort.shares(short + 1) > 0
     likely = max(math.comb(others, k) * q**k * (1 - q) ** (others - k) for k in edges)
-    assert cohort.tell_tale(7) == pytest.approx(7 * q * likely, rel=2e-3)
-    assert cohort.tell_tale(7) > 7 * q * likely
+    assert cohort.membership_leak_probability(7) == pytest.approx(7 * q * likely, rel=2e-3)
+    assert cohort.membership_leak_probability(7) > 7 * q * likely
     fewer = max(math.comb(19, k) * q**k * (1 - q) ** (19 - k) for k in edges)
-    assert cohort.tell_tale(7, nodes=20) == pytest.approx(7 * q * fewer, rel=2e-3)
-    assert cohort.tell_tale(7, least=6) >= cohort.tell_tale(7)
+    assert cohort.membership_leak_probability(7, nodes=20) == pytest.approx(7 * q * fewer, rel=2e-3)
+    assert cohort.membership_leak_probability(7, least=6) >= cohort.membership_leak_probability(7)
     for sampling in ("fixed", "poisson"):
         expected = 30 if sampling == "poisson" else cohort.expected
-        assert sk.Cohort(expected, 30, sampling=sampling).tell_tale(7) == 0
+        assert sk.Cohort(expected, 30, sampling=sampling).membership_leak_probability(7) == 0
 
 
 def test_a_sum_over_one_of_several_is_not_opened():
@@ -71,4 +71,4 @@ def test_a_sum_over_one_of_several_is_not_opened():
 def test_tell_tale_keeps_its_digits_in_large_populations(population):
     cohort = sk.Cohort(20, population)
     poisson = math.exp(-20) * 20**2 / 2  # of two others: what the binomial tends to
-    assert cohort.tell_tale(1) == pytest.approx(20 / population * poisson, rel=3e-3)
+    assert cohort.membership_leak_probability(1) == pytest.approx(20 / population * poisson, rel=3e-3)

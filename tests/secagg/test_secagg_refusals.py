@@ -20,7 +20,7 @@ from skelmix.secagg.failures import (
     UnsafeRequest,
     WrongRound,
 )
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.messages import bitmap
 from skelmix.secagg.server import Server
@@ -292,14 +292,14 @@ def test_a_few_bytes_cannot_make_a_client_search(monkeypatch):
 
 def test_identities_come_from_trusted_and_not_from_the_server():
     server, clients = cast(3, replace(MALICIOUS, threshold=2))
-    impostor = Client(12, KeyPair.generate(), identity=Identity.generate(), attendance=Attendance())
+    impostor = Client(12, KeyPair.generate(), identity=Identity.generate(), attendance=JoinedRounds())
     for member in (clients[10], clients[11], impostor):
         server.advertise(member.advertise())
     requests = server.close_advertise()
     refuses(NotAuthentic, lambda: clients[10].share(requests[10]), clients[10].secret_state)
     with pytest.raises(UnsafeRequest, match="trusted"):
         impostor.share(requests[12])
-    unarmed = Client(11, clients[11]._channel, attendance=Attendance())
+    unarmed = Client(11, clients[11]._channel, attendance=JoinedRounds())
     with pytest.raises(UnsafeRequest, match="identity"):
         unarmed.share(requests[11])
 
@@ -410,7 +410,7 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
 
         def __getattr__(self, phase):
             participant, channel, identity, trusted = self.long_lived
-            attendance = None if self.joined is None else Attendance.from_bytes(self.joined)
+            attendance = None if self.joined is None else JoinedRounds.from_bytes(self.joined)
             key = KeyPair(channel.secret_bytes())
             client = Client(
                 participant,
@@ -518,7 +518,7 @@ def test_no_round_is_joined_twice_in_the_malicious_model():
     second = Client(10, first._channel, attendance=first._attendance, **kept)
     first.share(requests[10])
     refuses(UnsafeRequest, lambda: second.share(requests[10]), second.secret_state)
-    restored = Attendance.from_bytes(first._attendance.to_bytes())
+    restored = JoinedRounds.from_bytes(first._attendance.to_bytes())
     with pytest.raises(UnsafeRequest, match="joined before"):
         restored.join(b"s" * 16, 0)
     restored.join(b"s" * 16, 1)
@@ -530,4 +530,4 @@ def test_no_round_is_joined_twice_in_the_malicious_model():
 )
 def test_damaged_attendance_is_refused(data):
     with pytest.raises(CorruptState):
-        Attendance.from_bytes(data)
+        JoinedRounds.from_bytes(data)

@@ -31,7 +31,7 @@ class PredictedError:
     rounding: float
     wrap: float
     """What wrapping adds. Negative where it takes away more noise than sum: a residue is never longer than
-    the number. The sum is lost then all the same; `lost` says how much."""
+    the number. The sum is lost then all the same; `wrap_loss` says how much."""
     bias: float = 0.0
     kept_length: float = 1.0
     """Fraction of the true sum's length that survives clipping (below 1 only for the paper's clip)."""
@@ -39,7 +39,7 @@ class PredictedError:
     """Fraction of coordinates that the L-infinity clip moves."""
     wrap_probability: float = 0.0
     """Probability that a coordinate of the sum wraps around the modulus."""
-    lost: float = 0.0
+    wrap_loss: float = 0.0
     """Mean square of what the modulus takes from a coordinate, sum and noise together; never negative."""
 
     @property
@@ -48,18 +48,18 @@ class PredictedError:
         return max(0.0, self.noise + self.rounding + self.wrap + self.bias)
 
     @property
-    def unbiased(self) -> float:
+    def effective_mse(self) -> float:
         """The error when all that wraps counts as lost, noise included: what scales and mechanisms are
         compared by.
 
         The mean squared error itself would praise a modulus that wraps everything: it bounds the noise,
         and nothing of the sum is left.
         """
-        return self.noise + self.rounding + self.lost + self.bias
+        return self.noise + self.rounding + self.wrap_loss + self.bias
 
     def to_dict(self) -> dict[str, float]:
-        """Every field, with `mse` and `unbiased`."""
-        return {"mse": self.mse, "unbiased": self.unbiased, **asdict(self)}
+        """Every field, with `mse` and `effective_mse`."""
+        return {"mse": self.mse, "effective_mse": self.effective_mse, **asdict(self)}
 
 
 def wrap_moments(deviation: float, modulus: int) -> tuple[float, float, float]:
@@ -132,7 +132,7 @@ def predict(
         kept_length=kept,
         touched=float(weight @ (x > linf)),
         wrap_probability=probability,
-        lost=lost / unit,
+        wrap_loss=lost / unit,
     )
 
 

@@ -22,7 +22,7 @@ from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.validation import positive, probability, whole
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

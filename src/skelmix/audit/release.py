@@ -21,7 +21,7 @@ from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.planning.guarantee import Cohort, claim
+from skelmix.planning import Cohort, privacy_report
 from skelmix.validation import one_of, positive, probability, whole
 
 Floats = NDArray[np.float64]
@@ -145,7 +145,7 @@ def audit_release(
     attacked = replace(mechanism, dimension=mechanism.padded_dimension)
     if claimed is None:
         alone = Cohort(1, 1, sampling="none")
-        report = claim(mechanism, bound=bound, cohort=alone, rounds=1, delta=delta)
+        report = privacy_report(mechanism, bound=bound, cohort=alone, rounds=1, delta=delta)
         claimed, bound = report.epsilon, report.bound
     if math.isinf(claimed):
         raise PrivacyUnattainable(f"{bound!r} proves nothing for this mechanism: there is no claim to attack")

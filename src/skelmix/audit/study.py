@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from skelmix.audit.release import PAIRS, audit_release
-from skelmix.mechanisms import FlatClip, GaussianMixture, L2Clip, MixtureClip, SkellamMixture
 from skelmix.mechanisms.base import Mechanism
 from skelmix.mechanisms.registry import MECHANISMS
-from skelmix.planning.guarantee import Cohort, claim
+from skelmix.planning import Cohort, privacy_report
 
 #: large, so that the trials of an audit can see what δ lets through
 DELTA = 1e-2
@@ -49,31 +48,25 @@ class Setting:
 
         multiplier = 1 / largest_mu(self.epsilon, DELTA, 1, 1.0)
         scale = min(_LARGEST_SCALE, 2.0**self.bits / (8 * (multiplier + 1)))
-        fields: dict[str, Any] = {
-            "dimension": self.dimension,
-            "bits": self.bits,
-            "scale": scale,
-            "clip_norm": 1.0,
-            "total_noise": 1.0,
-            "shares": self.shares,
-        }
-        if self.mechanism in ("smm", "dgm"):
-            flat = FlatClip(5 * scale / self.dimension**0.5)
-            fields["clip"] = {"flat": flat, "paper": MixtureClip(linf=1)}.get(self.bound, L2Clip())
-        kind = MECHANISMS[self.mechanism]
-        noise = kind(**fields).noise_for_multiplier(multiplier)
-        factor = 4.0 if self.mechanism == "cpsgd" else 1.0  # its bound says nothing about less
-        built = kind(**(fields | {"total_noise": noise * factor}))
-        return _widened(built) if self.bound == "paper" else built
+        any_noise = MECHANISMS[self.mechanism].for_bound(
+            self.bound,
+            dimension=self.dimension,
+            bits=self.bits,
+            scale=scale,
+            clip_norm=1.0,
+            total_noise=1.0,
+            shares=self.shares,
+        )
+        noise = any_noise.noise_for_multiplier(multiplier)
+        factor = 4.0 if self.bound == "composition" else 1.0  # that bound says nothing about less
+        built = replace(any_noise, total_noise=noise * factor)
+        return _with_paper_clip(built) if self.bound == "paper" else built
 
 
-def _widened(mechanism: Mechanism) -> Mechanism:
-    """The paper's clip with the largest Δ∞ that its theorem allows at the order of the claim, as a plan has
-    it: in few coordinates Δ∞ = 1 would let through next to nothing, and there would be nothing to attack."""
-    if not isinstance(mechanism, SkellamMixture | GaussianMixture):
-        return mechanism
-    order = claim(mechanism, bound="paper", cohort=_ALONE, rounds=1, delta=DELTA).order
-    return replace(mechanism, clip=MixtureClip(linf=mechanism.largest_linf(order or 2)))
+def _with_paper_clip(mechanism: Mechanism) -> Mechanism:
+    """The paper's clip as a plan has it: with Δ∞ = 1 in few coordinates there would be nothing to attack."""
+    order = privacy_report(mechanism, bound="paper", cohort=_ALONE, rounds=1, delta=DELTA).order
+    return mechanism.with_largest_linf(order or 2)
 
 
 def settings() -> tuple[Setting, ...]:
@@ -151,6 +144,6 @@ class Game:
 def game(setting: Setting) -> Game:
     """The setting's mechanism and claim, computed now."""
     mechanism = setting.build()
-    report = claim(mechanism, bound=setting.bound, cohort=_ALONE, rounds=1, delta=DELTA)
+    report = privacy_report(mechanism, bound=setting.bound, cohort=_ALONE, rounds=1, delta=DELTA)
     each = min(_MOST_TRIALS, _COORDINATES // (setting.dimension * setting.shares))
     return Game(setting, mechanism, report.epsilon, each * len(PAIRS), 1 - ERROR / len(settings()))

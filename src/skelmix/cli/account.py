@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         Example: skelmix account --noise 5.95 --scale 64 --cohort 240 --population 60000 --rounds 1000
         --delta 1e-5
         """
-        from skelmix.planning.planner import account
+        from skelmix.planning import account
 
         chosen = account(
             noise=noise,

@@ -12,7 +12,7 @@ from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 Panel = "Attack"
 
@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
         The δ of one release is large, so that trials can see what it lets through; the claim is at it too.
         Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
         """
+        from skelmix.mechanisms.registry import MECHANISMS
         from skelmix.validation import probability
 
         _refuse_unused(context, everything=everything, plan=plan is not None, canaries=canaries != 0)
@@ -103,7 +104,7 @@ def register(app: typer.Typer) -> None:
         if delta is None:
             delta = 1e-6 if canaries else 1e-2
         if bound is None:
-            bound = "gdp" if mechanism in ("smm", "dgm") else "tight"
+            bound = "gdp" if "gdp" in MECHANISMS[mechanism].known_bounds else "tight"
         probability(confidence=confidence)  # before anything is planned or played
         chosen = (
             _read(plan)
@@ -149,7 +150,7 @@ def _refuse_unused(context: typer.Context, *, everything: bool, plan: bool, cana
 
 
 def _read(path: Path) -> Plan:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
     return Plan.from_json(path.read_bytes())
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from skelmix.planning.cohort import Cohort
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Cohort, Plan
 
 MECHANISMS = "smm|dgm|skellam|ddg|cpsgd|gaussian"
 BOUNDS = "tight|rdp|gdp|flat|paper"
@@ -71,7 +70,7 @@ def build_cohort(
     expected: int, population: int | None, dropout_tolerance: float, colluding: int, sampling: str
 ) -> Cohort:
     """The cohort that the shared options describe; without a population everyone is in every round."""
-    from skelmix.planning.cohort import Cohort
+    from skelmix.planning import Cohort
 
     return Cohort(
         expected=expected,
@@ -101,7 +100,7 @@ def build_plan(
     alignment: float,
 ) -> Plan:
     """The plan that the shared options describe."""
-    from skelmix.planning.planner import PrivacyTarget, plan
+    from skelmix.planning import PrivacyTarget, plan
 
     return plan(
         PrivacyTarget(epsilon, delta),

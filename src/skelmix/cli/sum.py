@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
     from skelmix.rounds.summation import PrivateSum
 
 _MOST_SHOWN = 100  # coordinates on the screen; what is not shown could only be had by a second release

@@ -11,12 +11,12 @@ import typer
 
 from skelmix.cli import options as opt
 from skelmix.cli.console import emit, err, progress
-from skelmix.planning.report import up
+from skelmix.wording import up
 
 if TYPE_CHECKING:
     from skelmix.federated.report import Spent
     from skelmix.federated.runs import RunSettings
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 _RUN = "Training"
 _ALIGNMENT = (
@@ -192,7 +192,7 @@ def _one(
                 soft_wrap=True,
             )
             raise
-    err.print(result.report.card(), markup=False, highlight=False)
+    err.print(str(result.report), markup=False, highlight=False)
     if broken := sum(record.get("broken", 0) for record in result.history):
         err.print(
             f"[yellow]warning:[/] {broken} vectors were NaN or infinite and taken as zero: look at the data"

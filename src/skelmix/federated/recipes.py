@@ -23,7 +23,7 @@ from skelmix.federated.gradients import Loss
 from skelmix.validation import positive
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skelmix.errors import MissingExtra
-from skelmix.planning.guarantee import claim
+from skelmix.planning import privacy_report
 from skelmix.rounds.ledger import storing, write_atomically
 
 if TYPE_CHECKING:
     from skelmix.federated.trainer import Record, RunResult, Trainer
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 COLUMNS = (
     "round", "private", "opened", "sampled", "survivors", "accuracy", "epsilon", "rms_norm",
@@ -42,7 +42,7 @@ class Spent:
         marks = {max(1, math.ceil(plan.rounds * (step / points) ** 2)) for step in range(1, points)}
         self._known = {plan.rounds: plan.report.epsilon}
         for rounds in sorted(marks - {plan.rounds}):
-            part = claim(
+            part = privacy_report(
                 plan.mechanism,
                 bound=plan.report.bound,
                 cohort=plan.cohort,
@@ -58,7 +58,7 @@ class Spent:
 
 def statement(plan: Plan, result: RunResult) -> str:
     """The privacy statement in plain words."""
-    lines = [result.report.card()]
+    lines = [str(result.report)]
     if not result.private:
         lines.insert(0, NOT_PRIVATE + "\n")
     lines.append(

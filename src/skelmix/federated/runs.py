@@ -29,7 +29,7 @@ from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.rounds.ledger import storing, write_atomically
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 
 @dataclass(frozen=True)
@@ -164,17 +164,18 @@ def finish(
 
 def _both_accountings(plan: Plan, result: RunResult) -> dict[str, Any]:
     """Of the central Gaussian (DPSGD): ε of the same noise by either accounting."""
-    from skelmix.mechanisms import CentralGaussian
-    from skelmix.planning.guarantee import claim
+    from skelmix.planning import privacy_report
 
-    if not isinstance(plan.mechanism, CentralGaussian):
+    if plan.mechanism.distributed:
         return {}
     spent: dict[str, Any] = {
         "cohort": plan.cohort,
         "rounds": max(1, result.rounds),
         "delta": plan.target.delta,
     }
-    by = {bound: claim(plan.mechanism, bound=bound, **spent).epsilon for bound in plan.mechanism.bounds}
+    by = {
+        bound: privacy_report(plan.mechanism, bound=bound, **spent).epsilon for bound in plan.mechanism.bounds
+    }
     return {"epsilon_by_bound": by}
 
 

@@ -27,14 +27,14 @@ from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
 from skelmix.mechanisms import EncodeStats
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
-from skelmix.planning.report import PrivacyReport
+from skelmix.planning import PrivacyReport
 from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_sum
 from skelmix.rounds.ledger import Ledger, RunLock, storing, write_atomically
 from skelmix.rounds.sampling import draw_cohort, poisson
 from skelmix.validation import fraction, one_of, whole
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 Record = dict[str, Any]
 Callback = Callable[["Trainer", Record], None]
@@ -45,7 +45,7 @@ class RunResult:
     """What a run came to. `history` has one record a round; `private` is False after reproducible
     randomness. failed_rounds gave no sum; lost_rounds were interrupted, with nothing left of them here.
 
-    Example: `Trainer(...).run().report.card()`, the claim in words.
+    Example: `Trainer(...).run().str(report)`, the claim in words.
     """
 
     accuracy: float | None
@@ -122,7 +122,7 @@ class Trainer:
                 f"{len(clients)} participants, but the plan's population is {plan.cohort.population}: "
                 "sampling would not have the rate that was accounted for; plan for that population"
             )
-        if secure == "protocol" and plan.mechanism.name == "gaussian":
+        if secure == "protocol" and not plan.mechanism.distributed:
             raise InvalidInput(
                 "the central Gaussian trusts its aggregator: there is nothing to aggregate securely"
             )
@@ -154,7 +154,7 @@ class Trainer:
         Rounds that were started but whose model was lost stay charged: training goes on from the last
         checkpoint with the rounds that are left. Damaged or foreign files raise `CorruptState`.
         """
-        from skelmix.planning.planner import Plan
+        from skelmix.planning import Plan
 
         directory = Path(run_directory)
         if not (directory / "plan.json").exists():

@@ -6,10 +6,9 @@ on the server.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from skelmix.errors import MissingExtra
+from skelmix.exports import lazily
 
 if TYPE_CHECKING:
     from skelmix.flower.arrays import dimension
@@ -27,13 +26,4 @@ _HOMES = {
     "skelmix_mod": "mod",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "flwr":
-            raise
-        raise MissingExtra("Flower is not installed: pip install 'skelmix[flower]'") from error
+__getattr__ = lazily(__name__, _HOMES, needs=("flwr", "flower"))

@@ -20,8 +20,7 @@ from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE
 from skelmix.flower.rounds import Prepared, SecureRound
 from skelmix.flower.waves import Enough, Outcome, Waiting, exchange
 from skelmix.noise.entropy import system_entropy
-from skelmix.planning.guarantee import told
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 from skelmix.secagg.keys import Identity
 from skelmix.secagg.messages import SESSION_BYTES
 
@@ -30,7 +29,7 @@ log = logging.getLogger("flwr.skelmix")
 Parts = dict[int, dict[str, bytes]]
 
 
-class Conductor:
+class Coordinator:
     """The state of a run between rounds, and one method for each wave. `waves` counts those sent so far;
     `refusals` are the reasons given in the last one, by node."""
 
@@ -101,8 +100,8 @@ class Conductor:
     def _draw(self, nodes: set[int]) -> set[int]:
         """The cohort of a round, if there are nodes enough to sample it from."""
         plan = self._plan
-        tell = plan.cohort.tell_tale(plan.rounds, nodes=len(nodes))
-        if tell > told(plan.target.delta, plan.cohort, plan.rounds):
+        tell = plan.cohort.membership_leak_probability(plan.rounds, nodes=len(nodes))
+        if tell > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
             raise RoundFailed(
                 f"{len(nodes)} of {plan.cohort.population} nodes are here: a sample may be too small "
                 "to open, which tells who was sampled; wait for more, or plan for this population"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.planning.cohort import Cohort
+from skelmix.planning import Cohort
 from skelmix.rounds.sampling import fixed_size, poisson
 
 

@@ -21,9 +21,9 @@ from flwr.serverapp import Grid
 
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.flower.arrays import dtypes, moved, only_arrays, recast
-from skelmix.flower.coordinator import Conductor
+from skelmix.flower.coordinator import Coordinator
 from skelmix.flower.waves import Waiting
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 from skelmix.rounds.ledger import Ledger
 from skelmix.secagg.keys import Identity
 from skelmix.validation import positive
@@ -94,7 +94,7 @@ class SecureGrid(Grid):
                 f"mechanism {plan.mechanism.name!r} is central: secure aggregation needs integers, say 'smm'"
             )
         self.grid, self.plan = grid, plan
-        self._conductor = Conductor(
+        self._conductor = Coordinator(
             grid,
             plan,
             identity=identity,

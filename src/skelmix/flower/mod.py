@@ -32,7 +32,7 @@ from skelmix.flower.records import (
     plan_digest,
 )
 from skelmix.secagg.client import Client
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.messages import ShareRequest
 from skelmix.secagg.settings import Phase
 
@@ -143,7 +143,7 @@ class _Participant:
             return
         if not request.plan or plan_digest(request.plan) != request.digest:
             raise ProtocolError("the request names a plan that this client was not given; advertise first")
-        from skelmix.planning.planner import (
+        from skelmix.planning import (
             Plan,  # the proof loads all of the accounting: once a run, not once a message
         )
 
@@ -221,7 +221,7 @@ class _Participant:
         self.memory.keep(client.secret_state())
         return answer, _public_metrics(reply.content, self.policy)
 
-    def _client(self, attendance: Attendance | None = None) -> Client:
+    def _client(self, attendance: JoinedRounds | None = None) -> Client:
         return Client(
             self.context.node_id,
             self.memory.channel(),

@@ -14,8 +14,8 @@ from flwr.app import ConfigRecord, RecordDict
 
 from skelmix.errors import CorruptState, InvalidInput
 from skelmix.flower.records import RECORD
-from skelmix.planning.cohort import Cohort
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.planning import Cohort
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import KeyPair
 from skelmix.validation import whole
 
@@ -91,10 +91,10 @@ class Memory:
         self._record["channel"] = pair.secret_bytes()
         return pair
 
-    def attendance(self) -> Attendance:
+    def attendance(self) -> JoinedRounds:
         """The rounds that were joined under the channel key."""
         data = self._get("attendance", bytes, b"")
-        return Attendance.from_bytes(data) if data else Attendance()
+        return JoinedRounds.from_bytes(data) if data else JoinedRounds()
 
     def keep_plan(self, text: str, digest: str, words: int) -> None:
         """Only after its claim was proved and the policy agreed."""
@@ -123,7 +123,7 @@ class Memory:
             raise CorruptState(f"round {round_number} was already spent")
         self._record["last-round"] = round_number
 
-    def join(self, round_number: int, size: int, attendance: Attendance) -> None:
+    def join(self, round_number: int, size: int, attendance: JoinedRounds) -> None:
         """A round of this number and with so many participants was joined; `keep` its secrets next."""
         self._record["attendance"] = attendance.to_bytes()
         self.reopen(round_number, size)

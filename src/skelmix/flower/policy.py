@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skelmix.errors import InvalidInput, PolicyViolation
-from skelmix.planning.cohort import Cohort
-from skelmix.planning.guarantee import told
+from skelmix.planning import Cohort
 from skelmix.secagg.keys import KEY_BYTES, Identity
 from skelmix.secagg.messages import ShareRequest
 from skelmix.validation import positive, probability, whole
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 _NODE_KEYS = {
     "skelmix-max-epsilon",
@@ -131,9 +130,8 @@ class ClientPolicy:
             raise PolicyViolation(
                 f"the plan costs δ = {report.delta:.3g}, this node allows {self.max_delta:g}"
             )
-        if plan.cohort.tell_tale(plan.rounds, least=self.min_cohort) > told(
-            report.delta, plan.cohort, plan.rounds
-        ):
+        leak = plan.cohort.membership_leak_probability(plan.rounds, least=self.min_cohort)
+        if leak > plan.cohort.delta_for_small_cohorts(report.delta, plan.rounds):
             raise PolicyViolation(
                 f"rounds of fewer than {self.min_cohort} are refused here, of {plan.cohort.expected} "
                 "expected: that a round opens would tell who was sampled; lower min_cohort"

@@ -11,7 +11,7 @@ from typing import Any
 
 from skelmix.errors import InvalidInput, ProtocolError, RoundFailed
 from skelmix.flower.waves import Outcome
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
 

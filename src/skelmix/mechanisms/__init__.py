@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from skelmix.exports import lazily
 
 if TYPE_CHECKING:
     from skelmix.mechanisms.base import EncodeStats, Mechanism
@@ -46,8 +47,4 @@ _HOMES = {
     "mechanism_from_dict": "registry",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(__name__, _HOMES)

@@ -19,6 +19,7 @@ from skelmix.noise.entropy import Entropy
 
 if TYPE_CHECKING:
     from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.prediction import PredictedError
     from skelmix.accounting.rdp.curve import RdpCurve
 
 
@@ -78,6 +79,31 @@ class Mechanism(ABC):
     rotate: bool = True
 
     name: ClassVar[str]
+
+    #: whether participants add the noise themselves, so that nobody has to be trusted with their vectors
+    distributed: ClassVar[bool] = True
+
+    #: whether the summed noise depends on how many take part, beyond its number of shares
+    noise_varies_with_cohort: ClassVar[bool] = True
+
+    #: whether a Gaussian certificate leaves out some total variation, which δ has to pay for
+    certificate_leaves_slack: ClassVar[bool] = True
+
+    #: the names of the bounds that a plan may ask for, the likely best first
+    known_bounds: ClassVar[tuple[str, ...]]
+
+    #: those that bound="tight" chooses from; None: all of them
+    rival_bounds: ClassVar[tuple[str, ...] | None] = None
+
+    @classmethod
+    def for_bound(cls, bound: str, **fields: Any) -> Self:
+        """The mechanism with the clip that goes with this bound; `fields` are all of its other fields."""
+        return cls(**fields)
+
+    @classmethod
+    def total_from_one(cls, noise: float, shares: int) -> float:
+        """`total_noise` from the noise parameter of one participant, as `noise` states it."""
+        return noise * shares
 
     def __post_init__(self) -> None:
         validation.whole(1, 2**28, dimension=self.dimension)
@@ -144,6 +170,29 @@ class Mechanism(ABC):
     @abstractmethod
     def noise_for_multiplier(self, multiplier: float) -> float:
         """About the `total_noise` that hides one vector as well as a Gaussian of this noise multiplier."""
+
+    def starting_noise(self, multiplier: float) -> float:
+        """`noise_for_multiplier`, good enough to start a search for the least noise from."""
+        return self.noise_for_multiplier(multiplier)
+
+    def estimated_noise(self, multiplier: float) -> float:
+        """`noise_for_multiplier` while scales are compared: cheap, and smooth in the scale."""
+        return self.noise_for_multiplier(multiplier)
+
+    def with_largest_linf(self, order: int | None) -> Self:
+        """With the paper's clip: the largest L-infinity bound that its theorem allows at this order."""
+        return self
+
+    def proved_in_smaller_cohorts(self, bound: str) -> bool:
+        """Whether this bound also holds when fewer participants than expected share the noise."""
+        return True
+
+    @abstractmethod
+    def predicted_error(self, participants: int, alignment: float) -> PredictedError:
+        """The error of a sum of this many vectors, each as long as the clip allows.
+
+        alignment: mean cosine between them.
+        """
 
     def without_noise(self) -> Self:
         """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone. It has no

@@ -29,6 +29,7 @@ class Binomial(ConditionallyRounded):
     """
 
     name: ClassVar[str] = "cpsgd"
+    known_bounds: ClassVar[tuple[str, ...]] = ("composition",)
 
     def trials(self, shares: Shares = None) -> int:
         """Coin flips of one participant a coordinate: even."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from skelmix.noise.entropy import Entropy, system_entropy
 
 if TYPE_CHECKING:
     from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.prediction import PredictedError
     from skelmix.accounting.rdp.curve import RdpCurve
 
 
@@ -39,6 +40,18 @@ class CentralGaussian(Mechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    distributed: ClassVar[bool] = False
+    noise_varies_with_cohort: ClassVar[bool] = False
+    certificate_leaves_slack: ClassVar[bool] = False
+    known_bounds: ClassVar[tuple[str, ...]] = ("pld", "rdp")
+
+    @classmethod
+    def for_bound(cls, bound: str, **fields: Any) -> Self:
+        return cls(**(fields | {"scale": 1.0, "shares": 1}))
+
+    @classmethod
+    def total_from_one(cls, noise: float, shares: int) -> float:
+        return noise**2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,6 +121,11 @@ class CentralGaussian(Mechanism):
 
     def noise_variance(self, participants: int) -> float:
         return float(self.total_noise)
+
+    def predicted_error(self, participants: int, alignment: float) -> PredictedError:
+        from skelmix.accounting.prediction import PredictedError
+
+        return PredictedError(noise=float(self.total_noise), rounding=0.0, wrap=0.0)
 
     def noise_for_multiplier(self, multiplier: float) -> float:
         return (multiplier * self.clip_norm) ** 2

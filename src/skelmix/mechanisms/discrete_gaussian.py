@@ -33,6 +33,11 @@ class DiscreteGaussian(ConditionallyRounded):
 
     round_sigma_up: bool = False
     name: ClassVar[str] = "ddg"
+    known_bounds: ClassVar[tuple[str, ...]] = ("paper",)
+
+    @classmethod
+    def total_from_one(cls, noise: float, shares: int) -> float:
+        return noise**2 * shares
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.clips import MixtureClip
-from skelmix.mechanisms.mixture import Mixture
+from skelmix.mechanisms.mixture import Mixture, chi_square, skellam_rate
 from skelmix.noise.laws import DiscreteGaussian
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ class GaussianMixture(Mixture):
 
     name: ClassVar[str] = "dgm"
 
+    @classmethod
+    def total_from_one(cls, noise: float, shares: int) -> float:
+        return noise**2 * shares
+
     def participant_law(self, shares: Shares = None) -> DiscreteGaussian | None:
         # never a smaller share than was accounted for: a larger cohort adds whole copies more, which is
         # post-processing, while sums of more and narrower discrete Gaussians would hide less
@@ -48,6 +52,25 @@ class GaussianMixture(Mixture):
 
     def noise_for_multiplier(self, multiplier: float) -> float:
         return max((multiplier * self.radius) ** 2, _LEAST_VARIANCE * self.shares)
+
+    def starting_noise(self, multiplier: float) -> float:
+        """By the χ² of the summed law: a sum of narrow shares hides less than its variance says."""
+        start, enough = self.noise_for_multiplier(multiplier), (multiplier * self.radius) ** 2
+        if start <= enough:
+            return start
+        low, high = start / 32, start
+        while high > 1.001 * low:
+            middle = math.sqrt(low * high)
+            hides = chi_square(replace(self, total_noise=middle).accounted_law) * enough <= 1
+            low, high = (low, middle) if hides else (middle, high)
+        return high
+
+    def estimated_noise(self, multiplier: float) -> float:
+        """The variance of a Skellam that hides as much: it does not depend on how the noise is divided."""
+        return 2 * skellam_rate((multiplier * self.radius) ** 2)
+
+    def proved_in_smaller_cohorts(self, bound: str) -> bool:
+        return bound == "paper"
 
     def largest_linf(self, order: int) -> int:
         """The largest integer Δ∞ that the paper's Eq. (8) allows at this order, at least 1."""

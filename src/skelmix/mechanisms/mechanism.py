@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
 from skelmix.noise.laws import BallLaw, Binomial, DiscreteGaussian, Law, Skellam
 from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, sampler
+
+if TYPE_CHECKING:
+    from skelmix.accounting.prediction import PredictedError
 
 _LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
 _GROUP, _WIDEST_SUMMAND = 16, 100.0  # discrete Gaussians whose sum has a table within 0.1 s
@@ -202,6 +205,24 @@ class IntegerMechanism(Mechanism):
         the noise."""
         law = self.participant_law()
         return 0.0 if law is None else participants * law.variance
+
+    def predicted_error(self, participants: int, alignment: float) -> PredictedError:
+        from skelmix.accounting.prediction import predict
+
+        return predict(
+            noise_variance=self.noise_variance(participants),
+            participants=participants,
+            norm=self.clip_norm,
+            scale=self.scale,
+            dimension=self.padded_dimension,
+            bits=self.bits,
+            alignment=alignment,
+            **self._clip_effects(),
+        )
+
+    def _clip_effects(self) -> dict[str, Any]:
+        """What `predict` must know of a clip that does more than bound the L2 norm."""
+        return {}
 
     def _shares(self, shares: Shares) -> Fraction:
         chosen = self.shares if shares is None else shares

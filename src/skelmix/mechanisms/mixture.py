@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,16 @@ from skelmix.mechanisms.blocks import Block, counted_from
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy
-from skelmix.noise.laws import Law
+from skelmix.noise.laws import Law, Skellam
 from skelmix.noise.table import ExactSampler
 
 if TYPE_CHECKING:
     from skelmix.accounting.gaussian import GaussianCertificate
     from skelmix.accounting.rdp.curve import RdpCurve
+
+
+#: L-infinity clip of the flat certificate, in standard deviations of a rotated coordinate
+FLAT_DEVIATIONS = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,19 @@ class Mixture(IntegerMechanism):
     summed noise plus Σp(1-p) over the participants (Bao et al. 2022, Corollary 2), on the integer grid."""
 
     clip: Clip = field(default_factory=L2Clip)
+
+    known_bounds: ClassVar[tuple[str, ...]] = ("flat", "gdp", "rdp", "paper")
+    rival_bounds: ClassVar[tuple[str, ...] | None] = ("flat", "gdp", "rdp")  # the paper's has its own clip
+
+    @classmethod
+    def for_bound(cls, bound: str, **fields: Any) -> Self:
+        return cls(**fields, clip=L2Clip())._clipped_for(bound)
+
+    def _clipped_for(self, bound: str) -> Self:
+        if bound == "paper":
+            return replace(self, clip=MixtureClip(linf=1))
+        flat = FLAT_DEVIATIONS * self.radius / math.sqrt(self.padded_dimension)
+        return replace(self, clip=FlatClip(flat)) if bound == "flat" else self
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,6 +147,21 @@ class Mixture(IntegerMechanism):
             )
         raise InvalidInput(f"bound = {bound!r}: with this clip there is {', '.join(self.bounds)}")
 
+    def with_largest_linf(self, order: int | None) -> Self:
+        if order is None or not isinstance(self.clip, MixtureClip):
+            return self
+        return replace(self, clip=MixtureClip(linf=self.largest_linf(order)))
+
+    @abstractmethod
+    def largest_linf(self, order: int) -> int:
+        """The largest integer Δ∞ that the paper's conditions allow at this order, at least 1."""
+
+    def _clip_effects(self) -> dict[str, Any]:
+        if isinstance(self.clip, L2Clip):
+            return {}
+        shrink_to = self.clip.threshold(self.radius) if isinstance(self.clip, MixtureClip) else None
+        return {"shrink_to": shrink_to, "linf": self.clip.linf}
+
     @abstractmethod
     def _paper_rdp(self, clip: MixtureClip, orders: Sequence[int]) -> RdpCurve: ...
 
@@ -146,3 +178,11 @@ def chi_square(law: Law) -> float:
         ratio = np.expm1(logs[:-1] - logs[1:])
     inside = np.isfinite(ratio) & (logs[1:] > -60.0)
     return float(np.sum(np.exp(logs[1:][inside]) * ratio[inside] ** 2))
+
+
+def skellam_rate(variance: float) -> float:
+    """Λ of the Skellam law that hides a unit shift as well as a Gaussian of this variance, about."""
+    rate = variance / 2
+    for _ in range(4 if rate < 1e4 else 0):
+        rate *= chi_square(Skellam(rate)) * variance
+    return rate

@@ -29,6 +29,9 @@ class Skellam(ConditionallyRounded):
     """
 
     name: ClassVar[str] = "skellam"
+    noise_varies_with_cohort: ClassVar[bool] = False
+    certificate_leaves_slack: ClassVar[bool] = False
+    known_bounds: ClassVar[tuple[str, ...]] = ("gdp", "paper")
 
     def participant_law(self, shares: Shares = None) -> laws.Skellam | None:
         share = Fraction(self.total_noise) / self._shares(shares)

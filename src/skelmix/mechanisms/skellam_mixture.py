@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.clips import MixtureClip
-from skelmix.mechanisms.mixture import Mixture, chi_square
+from skelmix.mechanisms.mixture import Mixture, skellam_rate
 from skelmix.noise.laws import Skellam
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class SkellamMixture(Mixture):
     """
 
     name: ClassVar[str] = "smm"
+    noise_varies_with_cohort: ClassVar[bool] = False
 
     def participant_law(self, shares: Shares = None) -> Skellam | None:
         share = Fraction(self.total_noise) / self._shares(shares)
@@ -47,11 +48,7 @@ class SkellamMixture(Mixture):
         return float(self.total_noise) / self.shares
 
     def noise_for_multiplier(self, multiplier: float) -> float:
-        rate = variance = (multiplier * self.radius) ** 2
-        rate /= 2
-        for _ in range(4 if rate < 1e4 else 0):
-            rate *= chi_square(Skellam(rate)) * variance
-        return rate
+        return skellam_rate((multiplier * self.radius) ** 2)
 
     def largest_linf(self, order: int) -> int:
         """The largest integer Δ∞ that the paper's Eq. (3) allows at this order, at least 1."""

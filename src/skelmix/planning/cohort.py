@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, Self
 
-from skelmix.errors import InvalidInput
+from skelmix.accounting.schedule import Schedule
+from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import cohort_within, fraction, one_of, positive, probability, whole
 
 SAMPLINGS = ("poisson", "fixed", "none")
+
+#: least share of δ that pays for rounds whose success reveals who was sampled
+MEMBERSHIP_SHARE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,9 @@ class Cohort:
         """
         return max(Fraction(0), sampled * self._kept - self.colluding)
 
-    def tell_tale(self, rounds: int, *, nodes: int | None = None, least: int = 3) -> float:
+    def membership_leak_probability(self, rounds: int, *, nodes: int | None = None, least: int = 3) -> float:
         """Upper bound on the probability that in one of `rounds` rounds a given participant was sampled and
-        made the cohort just large enough to be opened: that it opened then tells that it was there.
+        made the cohort just large enough to be opened, so an opened round reveals that it was in it.
 
         Without the participant it was one short: of the first cohort, or of any up to `least`, since some
         refuse sums over one or two, or of what adds noise beside the colluders. nodes: how many there are to
@@ -114,6 +119,40 @@ class Cohort:
             return -math.inf
         ways = math.fsum(math.log((nodes - one) * q / (one + 1)) for one in range(size))
         return ways + (nodes - size) * math.log1p(-q)
+
+    def delta_for_small_cohorts(self, delta: float, rounds: int) -> float:
+        """The part of δ that pays for rounds whose success reveals who was sampled, with a little to spare:
+        not everybody may be there to be sampled from."""
+        need = self.membership_leak_probability(rounds)
+        return max(need, MEMBERSHIP_SHARE * delta) if need else 0.0
+
+    def delta_left_for_noise(self, delta: float, rounds: int) -> float:
+        """What is left of δ for the noise: in all other rounds amplification holds. Raises
+        `PrivacyUnattainable` when nothing is left."""
+        paid = self.delta_for_small_cohorts(delta, rounds)
+        if paid >= delta:
+            raise PrivacyUnattainable(
+                f"cohorts of {self.expected} of {self.population} on average, {self.colluding} colluding: "
+                f"with probability {paid:.2g}, above delta = {delta:g}, a round opens only because one "
+                "participant was sampled, which reveals it; expect more participants, or take sampling "
+                "'fixed' or 'none'"
+            )
+        return delta - paid
+
+    def schedule(self, rounds: int) -> Schedule:
+        """How often a participant's vector enters `rounds` rounds, as the accountant sees it."""
+        return Schedule(rounds, self.sampling, self.expected, self.population)
+
+    @classmethod
+    def everyone(cls, participants: int, **options: Any) -> Self:
+        """A cohort that is not sampled: all participants, in every round. Options as for `Cohort`.
+
+        Example:
+
+            >>> Cohort.everyone(500).sampling_probability
+            1.0
+        """
+        return cls(participants, participants, sampling="none", **options)
 
     @property
     def whole_shares(self) -> int:

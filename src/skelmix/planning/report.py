@@ -1,24 +1,16 @@
-"""The claim, and what it assumes: what a privacy engineer signs."""
+"""The privacy report: the guarantee and what it assumes, as a privacy engineer signs it."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from skelmix.errors import InvalidInput
+from skelmix.mechanisms.bounds import BOUNDS, GaussianBound
+from skelmix.wording import counted, up
 
 NEIGHBOURS = "one participant's vector replaced by the zero vector"
 UNIT = "one participant (all of its data)"
-
-_BOUNDS = {
-    "paper": "closed forms of the literature, Rényi accounting",
-    "rdp": "certified Rényi bound of the summed noise",
-    "gdp": "certified Gaussian-DP pair, privacy-loss distributions",
-    "flat": "certified flat Gaussian pair, privacy-loss distributions",
-    "composition": "(ε, δ) of one round, linear or advanced composition",
-    "pld": "the Gaussian itself, privacy-loss distributions",
-}
 
 
 @dataclass(frozen=True)
@@ -44,8 +36,8 @@ class PrivacyReport:
         ...     epsilon=1.0, delta=1e-6, bound="rdp", epsilon_aggregator=1.0, rounds=1, sampling="none",
         ...     sampling_probability=1.0, min_survivors=9, colluding=0, order=12,
         ... )
-        >>> report.card().splitlines()[0]
-        '(1, 1e-06)-differential privacy over 1 round(s)'
+        >>> str(report).splitlines()[0]
+        '(1, 1e-06)-differential privacy over 1 round'
     """
 
     epsilon: float
@@ -70,8 +62,8 @@ class PrivacyReport:
     reproducible: bool = False
 
     def __post_init__(self) -> None:
-        if self.bound not in _BOUNDS:
-            raise InvalidInput(f"bound = {self.bound!r}: must be one of {', '.join(_BOUNDS)}")
+        if self.bound not in BOUNDS:
+            raise InvalidInput(f"bound = {self.bound!r}: must be one of {', '.join(BOUNDS)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, as plain data for JSON."""
@@ -80,50 +72,53 @@ class PrivacyReport:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must be true for the claim to hold, in plain words."""
-        told = [f"Neighbours: {self.neighbours}; unit of privacy: {self.unit}."]
+        assumptions = [f"Neighbours: {self.neighbours}; unit of privacy: {self.unit}."]
         if self.central:
-            told.append(
+            assumptions.append(
                 "The aggregator is trusted with everybody's vector: central privacy, not distributed."
             )
         elif self.simulated:
-            told.append(
+            assumptions.append(
                 "SIMULATED: one process held all vectors and added them in the clear. ε against the "
                 "aggregator is what secure aggregation, opened only with "
                 f"{self.min_survivors} or more of an expected cohort, would give."
             )
         elif self.min_survivors > 1:
-            told.append(
+            assumptions.append(
                 f"Secure aggregation adds up, and opens a sum only with at least {self.min_survivors} of an "
                 "expected cohort: with that many noise shares the promised noise is complete."
             )
         if self.colluding:
-            told.append(f"Up to {self.colluding} participants may give their own noise to the adversary.")
+            assumptions.append(
+                f"Up to {self.colluding} participants may give their own noise to the adversary."
+            )
         if self.sampling == "none" or self.sampling_probability == 1:
-            told.append("Everyone takes part in every round: no amplification by sampling is claimed.")
+            assumptions.append("Everyone takes part in every round: no amplification by sampling is claimed.")
         else:
-            told.append(
+            assumptions.append(
                 f"Cohorts are drawn by {self.sampling} sampling at rate {self.sampling_probability:.6g}, "
                 "secret from those whom ε is claimed against, and dropouts do not depend on who was sampled. "
                 "The aggregator knows who took part: see its own ε."
             )
         if self.modelled:
-            told.append(
+            assumptions.append(
                 f"A MODEL, NOT PROVED: {self.modelled} (docs: guarantee, where amplification is a model)."
             )
         if self.reproducible:
-            told.append("NOT PRIVATE: this run used reproducible randomness.")
-        return tuple(told)
+            assumptions.append("NOT PRIVATE: this run used reproducible randomness.")
+        return tuple(assumptions)
 
-    def card(self) -> str:
-        """The claim in plain words."""
-        how = _BOUNDS[self.bound] + (f", order {self.order}" if self.order else "")
+    def __str__(self) -> str:
+        how = BOUNDS[self.bound].statement + (f", order {self.order}" if self.order else "")
         lines = [
-            f"({up(self.epsilon)}, {up(self.delta)})-differential privacy over {self.rounds:,} round(s)",
+            f"({up(self.epsilon)}, {up(self.delta)})-differential privacy over "
+            f"{counted(self.rounds, 'round')}",
             f"  {'accounted by' if self.modelled else 'proved by':<21} {self.bound}: {how}",
         ]
         if self.mu is not None:
             extra = f" up to total variation {up(self.slack)}" if self.slack else ""
-            by = f" (by the {self.mu_by} certificate)" if self.bound not in ("gdp", "flat", "pld") else ""
+            own = isinstance(BOUNDS[self.bound], GaussianBound)
+            by = "" if own else f" (by the {self.mu_by} certificate)"
             lines.append(f"  one round             {up(self.mu)}-GDP{extra}, before sampling{by}")
         elif self.mu_missing:
             lines.append(f"  one round             no μ-GDP stated: {self.mu_missing}")
@@ -132,18 +127,3 @@ class PrivacyReport:
         )
         lines += [f"  - {line}" for line in self.assumptions]
         return "\n".join(lines)
-
-
-def up(value: float) -> str:
-    """Four digits, rounded up: what is printed is never stronger than what was proved.
-
-    Example:
-
-        >>> up(2.99911)
-        '3'
-    """
-    if not math.isfinite(value) or value == 0:
-        return f"{value:g}"
-    value = max(value, 1e-300)  # below, the digits asked for are not there
-    digits = 3 - math.floor(math.log10(abs(value)))
-    return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:.6g}"

@@ -1,5 +1,4 @@
-"""Where the error of a sum is least: the search for the scale γ, with the least noise at each, and the
-remedies when the bits carry none."""
+"""The search for the scale γ with the least error, and the remedies when the bits are too few."""
 
 from __future__ import annotations
 
@@ -11,158 +10,128 @@ import numpy as np
 
 from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
-from skelmix.planning.guarantee import Cohort, least_noise
-from skelmix.planning.request import Job, predicted
+from skelmix.mechanisms.bounds import Bound
+from skelmix.planning.calibrate import at_scale, calibrated
+from skelmix.planning.cohort import Cohort
+from skelmix.planning.plans import WRAP_WARNING
+from skelmix.planning.request import PlanRequest
 
-#: share of wrapping coordinates above which a plan warns
-WRAP_WARNING = 0.01
+#: the smallest scale tried, as a fraction of the largest
+_SMALLEST_SCALE = 1e-4
 
-_NARROWEST = 1e-4
-"""Of the scales looked at, against the widest."""
-
-_LOST = 1e100
+_NO_SUM_LEFT = 1e100
 """Error where the modulus takes more than the noise does."""
 
 
-def at_best_scale(job: Job) -> tuple[Mechanism, str]:
-    """`at_scale` where the predicted error is least; at the narrowest scale, where wrapping is rarest, if
+def at_best_scale(request: PlanRequest) -> tuple[Mechanism, Bound]:
+    """`at_scale` where the predicted error is least; at the smallest scale, where wrapping is rarest, if
     none is any good."""
-    guess = _best_scale(job, job.bounds[0], lambda one: one.noise_for_multiplier(job.multiplier))
+    multiplier = request.multiplier
+    guess = _best_scale(
+        request, request.bounds[0], lambda mechanism: mechanism.noise_for_multiplier(multiplier)
+    )
     if guess is not None:
         try:
-            found = at_scale(job, guess)
+            best = at_scale(request, guess)
         except PrivacyUnattainable:
             pass
         else:
-            if not too_wide(found[0], job.cohort):
-                return found
+            if not wraps_too_often(best[0], request.cohort):
+                return best
     # the bound asks for more noise than a Gaussian of the same χ²: look again, with what it does ask for
-    own = _best_scale(job, job.bounds[-1], _own_noise(job, job.bounds[-1]))
-    return at_scale(job, own or _NARROWEST * _widest(job))
+    own = _best_scale(request, request.bounds[-1], _own_noise(request, request.bounds[-1]))
+    return at_scale(request, own or _SMALLEST_SCALE * _largest_scale(request))
 
 
-def at_scale(job: Job, scale: float) -> tuple[Mechanism, str]:
-    """The mechanism with the least noise of all the job's bounds at this scale, and the bound.
-
-    Raises `PrivacyUnattainable` when no noise meets the target under any of them.
-    """
-    best: tuple[Mechanism, str] | None = None
-    reason: Exception | None = None
-    for one in job.bounds:
-        try:
-            found = _calibrated(job, one, scale, best[0].total_noise if best else math.inf)
-        except PrivacyUnattainable as error:
-            reason = reason or error
-        else:
-            best = (found, one) if found else best
-    if best is None:
-        raise PrivacyUnattainable(str(reason)) from reason
-    return best
-
-
-def too_wide(mechanism: Mechanism, cohort: Cohort) -> bool:
+def wraps_too_often(mechanism: Mechanism, cohort: Cohort) -> bool:
     """Whether noise alone wraps so often that the modulus does more harm than the noise."""
-    bare = predicted(mechanism, cohort, 0.0)
-    return bare.lost > bare.noise + bare.rounding
+    bare = mechanism.predicted_error(cohort.expected, 0.0)
+    return bare.wrap_loss > bare.noise + bare.rounding
 
 
-def refusal(job: Job, mechanism: Mechanism, scale_given: bool) -> str:
-    """Why the bits do not do, and remedies that were tried: more bits, or another scale if one was given."""
+def bits_too_few_message(request: PlanRequest, mechanism: Mechanism, scale_given: bool) -> str:
+    """Why the bits do not suffice, and remedies that were tried: more bits, or another scale."""
 
     def wrapping(bits: int) -> float:
-        return predicted(replace(mechanism, bits=bits), job.cohort, 0.0).wrap_probability
+        return replace(mechanism, bits=bits).predicted_error(request.cohort.expected, 0.0).wrap_probability
 
     def best_scale(bits: int) -> float | None:
         try:
-            found, _ = at_best_scale(replace(job, bits=bits))
+            best, _ = at_best_scale(replace(request, bits=bits))
         except PrivacyUnattainable:
             return None
-        return None if too_wide(found, job.cohort) else found.scale
+        return None if wraps_too_often(best, request.cohort) else best.scale
 
     # at a given scale the noise stays; at the best one it changes with the bits
-    wider = (bits for bits in range(job.bits + 1, 33) if wrapping(bits) < WRAP_WARNING)
+    wider = (bits for bits in range(request.bits + 1, 33) if wrapping(bits) < WRAP_WARNING)
     need = next((bits for bits in wider if scale_given or best_scale(bits)), None)
     remedy = f"use bits = {need}" if need else "no width up to 32 bits carries it"
-    if scale_given and (other := best_scale(job.bits)):
+    if scale_given and (other := best_scale(request.bits)):
         remedy += f", or scale = {other:g}"
     return (
-        f"bits = {job.bits}: {wrapping(job.bits):.0%} of coordinates would wrap around 2^{job.bits} at scale "
-        f"γ = {mechanism.scale:.3g} by the noise alone; {remedy}"
+        f"bits = {request.bits}: {wrapping(request.bits):.0%} of coordinates would wrap around "
+        f"2^{request.bits} at scale γ = {mechanism.scale:.3g} by the noise alone; {remedy}"
     )
 
 
-def _calibrated(job: Job, bound: str, scale: float, below: float = math.inf) -> Mechanism | None:
-    """The mechanism with the least noise under this bound; None when it is not below `below`."""
-    total = least_noise(
-        lambda noise: job.build(bound, scale, noise),
-        bound=bound,
-        cohort=job.cohort,
-        rounds=job.rounds,
-        target=job.left,
-        multiplier=job.multiplier,
-        below=below,
-    )
-    return None if total is None else job.widened(job.build(bound, scale, total), bound)
+def _largest_scale(request: PlanRequest) -> float:
+    """The largest γ worth trying: within the modulus, within a sampler's table, and not beyond noise large
+    enough that rounding error is negligible (certificates take seconds there)."""
+    most_variance = min(1e8 * request.cohort.whole_shares, 2.0**28)
+    return min(2.0**request.bits / 2, math.sqrt(most_variance)) / (request.multiplier * request.clip_norm)
 
 
-def _widest(job: Job) -> float:
-    """The largest γ worth a look: wider than the modulus is of no use, nor more levels than a sampler's table
-    holds, nor noise beside which rounding is nothing any more (certificates take seconds there)."""
-    most_variance = min(1e8 * job.cohort.whole_shares, 2.0**28)
-    return min(2.0**job.bits / 2, math.sqrt(most_variance)) / (job.multiplier * job.clip_norm)
+def _log_scales(request: PlanRequest, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return math.log(_largest_scale(request)) + np.linspace(math.log(_SMALLEST_SCALE), 0.0, count)
 
 
-def _log_scales(job: Job, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return math.log(_widest(job)) + np.linspace(math.log(_NARROWEST), 0.0, count)
-
-
-def _best_scale(job: Job, bound: str, noise_for: Callable[[Mechanism], float]) -> float | None:
+def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechanism], float]) -> float | None:
     """The γ with the least predicted error, to three digits; None where wrapping takes more than the noise at
     every γ. Privacy is calibrated afterwards, at the γ found.
 
     noise_for: about the total noise that a mechanism needs; that of a Gaussian with the same χ² (exact in the
     limit of many coordinates) needs no certificate while searching.
     """
-    if job.mechanism == "gaussian":
+    if not request.kind.distributed:
         return 1.0
     from scipy.optimize import minimize_scalar  # loads slowly: clients that only check a plan do without
 
     def error(log_scale: float) -> float:
-        mechanism = job.build(bound, math.exp(log_scale), 1.0)
+        mechanism = request.build(bound, math.exp(log_scale), 1.0)
         noise = noise_for(mechanism)
         if not noise < math.inf:
-            return _LOST
-        told = predicted(replace(mechanism, total_noise=noise), job.cohort, job.alignment)
+            return _NO_SUM_LEFT
+        predicted = replace(mechanism, total_noise=noise).predicted_error(
+            request.cohort.expected, request.alignment
+        )
         # where wrapping rules, a larger scale looks better only because the sum is lost anyway
-        return told.unbiased if told.lost <= told.noise + told.rounding else _LOST
+        readable = predicted.wrap_loss <= predicted.noise + predicted.rounding
+        return predicted.effective_mse if readable else _NO_SUM_LEFT
 
-    grid = _log_scales(job, 24)
+    grid = _log_scales(request, 24)
     errors = [error(point) for point in grid]
     middle = int(np.argmin(errors))
-    if errors[middle] == _LOST:
+    if errors[middle] == _NO_SUM_LEFT:
         return None
     around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
     best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})
     return float(f"{math.exp(best.x if best.fun < errors[middle] else grid[middle]):.3g}")
 
 
-def _own_noise(job: Job, bound: str) -> Callable[[Mechanism], float]:
+def _own_noise(request: PlanRequest, bound: Bound) -> Callable[[Mechanism], float]:
     """What the bound itself asks for. A theorem of the literature: calibrated at a few scales, interpolated
-    between them. A certificate: about the noise of a Skellam mixture, at shares of any size."""
-    if bound not in ("paper", "composition"):
-        skellam, times = replace(job, mechanism="smm"), 1 if job.mechanism == "smm" else 2
-        return lambda mechanism: (
-            times * skellam.build(bound, mechanism.scale, 1.0).noise_for_multiplier(job.multiplier)
-        )
+    between them. A certificate: about the noise of an equal Gaussian."""
+    if bound.certified:
+        return lambda mechanism: mechanism.estimated_noise(request.multiplier)
 
     def log_noise(log_scale: float) -> float:
         try:
-            found = _calibrated(job, bound, math.exp(log_scale))
+            mechanism = calibrated(request, bound, math.exp(log_scale))
         except PrivacyUnattainable:
             return math.inf
-        return math.log(found.total_noise) if found else math.inf
+        return math.log(mechanism.total_noise) if mechanism else math.inf
 
-    points = _log_scales(job, 8)
+    points = _log_scales(request, 8)
     logs = [log_noise(point) for point in points]
 
     def interpolated(mechanism: Mechanism) -> float:

@@ -17,7 +17,7 @@ from skelmix.noise.entropy import Entropy
 
 if TYPE_CHECKING:
     from skelmix.mechanisms import EncodeStats, Mechanism
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 Blocks = Iterable[NDArray[np.float32]]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.mechanisms.mechanism import IntegerMechanism
-from skelmix.planning.planner import Plan
-from skelmix.planning.report import PrivacyReport
+from skelmix.planning import Plan, PrivacyReport
 from skelmix.validation import real_vectors
 
 

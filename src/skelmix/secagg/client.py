@@ -16,7 +16,7 @@ from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.secagg import checks, masking, messages, sharing, stored
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import OutOfOrder, UnsafeRequest, WrongRound
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import (
     Identity,
     KeyPair,
@@ -63,7 +63,7 @@ class Client:
         *,
         identity: Identity | None = None,
         trusted: Mapping[int, bytes] | None = None,
-        attendance: Attendance | None = None,
+        attendance: JoinedRounds | None = None,
         least: Settings | None = None,
         entropy: Entropy | None = None,
     ) -> None:

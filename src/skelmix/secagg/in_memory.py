@@ -16,7 +16,7 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
 from skelmix.secagg import masking
 from skelmix.secagg.client import Client
-from skelmix.secagg.joined_rounds import Attendance
+from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import Identity, KeyPair
 from skelmix.secagg.server import Requests, Server
 from skelmix.secagg.settings import Phase, Settings
@@ -126,7 +126,7 @@ def _clients(count: int, settings: Settings, entropy: Entropy | None) -> dict[in
             KeyPair.generate(entropy),
             identity=identity,
             trusted=trusted,
-            attendance=Attendance(),
+            attendance=JoinedRounds(),
             least=settings,
             entropy=entropy,
         )

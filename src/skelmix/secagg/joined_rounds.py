@@ -15,7 +15,7 @@ from skelmix.secagg.failures import UnsafeRequest
 from skelmix.secagg.messages import SESSION_BYTES
 
 
-class Attendance:
+class JoinedRounds:
     """The last round joined in each session: rounds are joined in rising order, each at most once.
 
     Keep it as long as the channel key: store `to_bytes()` before an answer of phase "share" leaves the
@@ -42,7 +42,7 @@ class Attendance:
         return packed
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Attendance:
+    def from_bytes(cls, data: bytes) -> JoinedRounds:
         """The inverse of `to_bytes`; anything else raises `CorruptState`."""
         result = cls()
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from skelmix.errors import PrivacyUnattainable
-from skelmix.planning.planner import Plan
+from skelmix.planning import Plan
 from skelmix.studies.drawing import canvas, draw_line, finish, panel
 
 BITS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
@@ -43,7 +43,7 @@ def plot_error_against_bits(
                 central = build(**chosen)
             except PrivacyUnattainable:  # no noise does it, or the bits cannot carry it
                 continue
-            points.append((float(width), central.predicted.unbiased, 0.0))
+            points.append((float(width), central.predicted.effective_mse, 0.0))
         draw_line(at, line, points)
     if central is not None:
         ends = (float(min(bits)), float(max(bits)))

@@ -14,7 +14,7 @@ from skelmix.federated.gradients import Gradients, set_gradients
 from skelmix.federated.recipes import build_optimizer, mlp
 from skelmix.federated.trainer import Trainer
 from skelmix.mechanisms import Mechanism
-from skelmix.planning.planner import Cohort, account
+from skelmix.planning import Cohort, account
 
 
 class PaperRound:

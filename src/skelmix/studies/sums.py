@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skelmix.encoding.rotation import rotate
 from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import ReproducibleEntropy
-from skelmix.planning.planner import Cohort, Plan, PrivacyTarget, account, plan
+from skelmix.planning import Cohort, Plan, PrivacyTarget, account, plan
 from skelmix.studies.rows import Row, text
 
 SETTINGS = (

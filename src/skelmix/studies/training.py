@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
-from skelmix.planning.planner import Cohort, Plan, PrivacyTarget, account, plan
+from skelmix.planning import Cohort, Plan, PrivacyTarget, account, plan
 from skelmix.studies.rows import Row
 from skelmix.studies.sums import LINES
 

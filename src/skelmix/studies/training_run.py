@@ -18,7 +18,7 @@ from skelmix.federated.trainer import RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 
 if TYPE_CHECKING:
-    from skelmix.planning.planner import Plan
+    from skelmix.planning import Plan
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,85 @@
+"""What a privacy bound is: a theorem that turns a mechanism's noise into ε, and ε back into noise."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.schedule import Schedule
+    from skelmix.mechanisms.base import Mechanism
+
+#: share of δ that pays for the total variation between a mechanism and its Gaussian certificate
+SLACK_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class ProvedEpsilon:
+    """ε by one bound, with what it was made of: the Rényi order, or the Gaussian certificate."""
+
+    epsilon: float
+    bound: Bound
+    order: int | None = None
+    certificate: GaussianCertificate | None = None
+
+
+class Bound(ABC):
+    """A theorem about the sums that a mechanism releases.
+
+    name: how users call it. statement: what it is, in one line of a privacy report. certified: proved here,
+    numerical error included, rather than a closed form of the literature.
+    """
+
+    name: ClassVar[str]
+    statement: ClassVar[str]
+    certified: ClassVar[bool] = True
+
+    def applies_to(self, mechanism: Mechanism) -> bool:
+        """Whether the theorem holds for these steps, clip included."""
+        return self.name in mechanism.bounds
+
+    def serves(self, schedule: Schedule, delta: float) -> bool:
+        """Whether the theorem covers how cohorts are drawn, with numbers good enough for δ."""
+        return True
+
+    @abstractmethod
+    def epsilon(
+        self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
+    ) -> ProvedEpsilon:
+        """ε of all rounds at δ for observers of the released sums; infinite when the bound says nothing.
+
+        slack: the total variation that a Gaussian certificate may leave out per round; a good one is chosen
+        when it is not given.
+        """
+
+    @abstractmethod
+    def epsilon_every_round(
+        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    ) -> float:
+        """ε for an adversary who knows that the participant was in every round: nothing is amplified."""
+
+    @abstractmethod
+    def least_noise(
+        self,
+        build: Callable[[float], Mechanism],
+        schedule: Schedule,
+        epsilon: float,
+        delta: float,
+        *,
+        multiplier: float,
+        below: float = math.inf,
+    ) -> float | None:
+        """Least total noise with which `build(total_noise)` meets (ε, δ), on the private side.
+
+        multiplier: noise multiplier of a Gaussian that would do, to start from. Returns None when it is not
+        below `below`; raises `PrivacyUnattainable` when no noise meets the target.
+        """
+
+
+def slack_budget(epsilon: float, delta: float, schedule: Schedule) -> float:
+    """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ in all."""
+    return SLACK_SHARE * delta / (math.exp(min(epsilon, 500.0)) * schedule.rounds * schedule.rate)

@@ -1,0 +1,54 @@
+"""Composition of the (ε, δ) of single rounds: what is left where there is no Rényi bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from skelmix.accounting import calibration
+from skelmix.accounting.rdp.closed_form import composed_epsilon
+from skelmix.mechanisms.bounds.bound import Bound, ProvedEpsilon
+
+if TYPE_CHECKING:
+    from skelmix.accounting.schedule import Schedule
+    from skelmix.mechanisms.base import Mechanism
+
+
+class CompositionBound(Bound):
+    """Linear or advanced composition, whichever is better, of a mechanism's `approximate_dp`."""
+
+    name = "composition"
+    statement = "(ε, δ) of one round, linear or advanced composition"
+    certified = False
+
+    def epsilon(
+        self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
+    ) -> ProvedEpsilon:
+        rate = schedule.rate if schedule.sampling == "poisson" else 1.0  # no amplification of fixed cohorts
+        return ProvedEpsilon(composed_epsilon(mechanism.approximate_dp, rate, schedule.rounds, delta), self)
+
+    def epsilon_every_round(
+        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    ) -> float:
+        return composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
+
+    def least_noise(
+        self,
+        build: Callable[[float], Mechanism],
+        schedule: Schedule,
+        epsilon: float,
+        delta: float,
+        *,
+        multiplier: float,
+        below: float = math.inf,
+    ) -> float | None:
+        def cost(noise: float) -> float:
+            return self.epsilon(build(noise), schedule, delta).epsilon
+
+        if below < math.inf and cost(below * (1 - 1e-4)) > epsilon:
+            return None
+        start = build(1.0).starting_noise(multiplier)
+        return calibration.least_noise(
+            cost, epsilon, start * 1e-4, max(start, 1.0) * 1e8, guess=start, step=1.1
+        )

@@ -1,0 +1,124 @@
+"""Rényi bounds: the divergence of one round at many orders, sampled, composed and converted to (ε, δ)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from skelmix.accounting import calibration
+from skelmix.accounting.rdp import closed_form, conversion, subsampling
+from skelmix.accounting.rdp.curve import DEFAULT_ORDERS, RdpCurve
+from skelmix.errors import PrivacyUnattainable
+from skelmix.mechanisms.bounds.bound import Bound, ProvedEpsilon
+
+if TYPE_CHECKING:
+    from skelmix.accounting.schedule import Schedule
+    from skelmix.mechanisms.base import Mechanism
+
+
+class RenyiBound(Bound):
+    """The certified κ of the summed noise (docs/explanation/tight-bound.md)."""
+
+    name = "rdp"
+    statement = "certified Rényi bound of the summed noise"
+
+    def epsilon(
+        self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
+    ) -> ProvedEpsilon:
+        epsilon, order = best_order(
+            mechanism,
+            lambda curve: rdp_epsilon(curve, schedule, delta),
+            orders_per_order=2 if schedule.amplified and schedule.sampling == "fixed" else 1,
+        )
+        return ProvedEpsilon(epsilon, self, order=order or None)
+
+    def epsilon_every_round(
+        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    ) -> float:
+        return unamplified_epsilon(mechanism, rounds, delta)
+
+    def least_noise(
+        self,
+        build: Callable[[float], Mechanism],
+        schedule: Schedule,
+        epsilon: float,
+        delta: float,
+        *,
+        multiplier: float,
+        below: float = math.inf,
+    ) -> float | None:
+        def cost(noise: float) -> float:
+            return self.epsilon(build(noise), schedule, delta).epsilon
+
+        if below < math.inf:
+            rival = build(below * (1 - 1e-4))
+            if self._hopeless(rival, schedule, epsilon, delta) or cost(rival.total_noise) > epsilon:
+                return None
+        start = build(1.0).starting_noise(multiplier)
+        # a bound may ask for some noise at any radius
+        return calibration.least_noise(
+            cost, epsilon, start * 1e-4, max(start, 1.0) * 1e8, guess=start, step=1.1
+        )
+
+    def _hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
+        """κ is never below a Gaussian's of the same variance (Chapman and Robbins): often enough to know."""
+        return rdp_epsilon(gaussian_curve(mechanism), schedule, delta)[0] > epsilon
+
+
+class PaperBound(RenyiBound):
+    """The closed forms of the paper and of the baselines' own papers."""
+
+    name = "paper"
+    statement = "closed forms of the literature, Rényi accounting"
+    certified = False
+
+    def _hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
+        return False
+
+
+def rdp_epsilon(curve: RdpCurve, schedule: Schedule, delta: float) -> tuple[float, int]:
+    """(ε, order) of all rounds, each with this Rényi curve before sampling; (inf, 0) without any order."""
+    if schedule.amplified and schedule.sampling == "poisson":
+        curve = subsampling.poisson(curve, schedule.rate)
+    elif schedule.amplified:
+        curve = subsampling.fixed_size(curve, schedule.expected, schedule.population)
+    return _converted(curve, schedule.rounds, delta)
+
+
+def gaussian_curve(mechanism: Mechanism) -> RdpCurve:
+    """The curve of a Gaussian of the same variance: a lower bound on that of integer noise."""
+    return closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
+
+
+def unamplified_epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
+    """ε of the mechanism's Rényi curve over rounds in all of which the participant is known to be."""
+    return best_order(mechanism, lambda curve: _converted(curve, rounds, delta))[0]
+
+
+def best_order(
+    mechanism: Mechanism, epsilon_of: Callable[[RdpCurve], tuple[float, int]], *, orders_per_order: int = 1
+) -> tuple[float, int]:
+    """(ε, order) by the mechanism's Rényi curve.
+
+    Any set of orders gives a bound, and more orders cost time: the ones tried are those relevant to an
+    equal-variance Gaussian, plus a margin, unless the best one may lie beyond. An order of ε needs the curve
+    up to `orders_per_order` times it.
+    """
+    likely = epsilon_of(gaussian_curve(mechanism))[1]
+    orders = DEFAULT_ORDERS[: orders_per_order * math.ceil(1.1 * likely)]
+    epsilon, order = epsilon_of(_curve(mechanism, orders))
+    inside = orders and 0 < order < orders[-1] // orders_per_order
+    return (epsilon, order) if inside else epsilon_of(_curve(mechanism, DEFAULT_ORDERS))
+
+
+def _curve(mechanism: Mechanism, orders: tuple[int, ...]) -> RdpCurve:
+    """The Rényi curve of one round, empty where the bound does not reach."""
+    try:
+        return mechanism.rdp(orders)
+    except PrivacyUnattainable:
+        return RdpCurve((), ())
+
+
+def _converted(curve: RdpCurve, rounds: int, delta: float) -> tuple[float, int]:
+    return conversion.epsilon(curve * rounds, delta) if curve.orders else (math.inf, 0)

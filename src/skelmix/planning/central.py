@@ -1,0 +1,28 @@
+"""The central Gaussian mechanism: the line that every distributed plan is measured against."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from skelmix.accounting import calibration, gaussian
+from skelmix.accounting.rdp import closed_form
+from skelmix.accounting.schedule import Schedule
+from skelmix.mechanisms.bounds.gaussian import LARGEST_CERTIFIED
+from skelmix.mechanisms.bounds.renyi import rdp_epsilon
+from skelmix.planning.cohort import PrivacyTarget
+
+
+@lru_cache(maxsize=256)
+def central_multiplier(target: PrivacyTarget, schedule: Schedule, renyi: bool) -> float:
+    """Noise multiplier of the central Gaussian for the target: by Rényi accounting, or by privacy-loss
+    distributions."""
+    epsilon, delta = target.epsilon, target.delta
+    if not renyi and schedule.sampling != "fixed" and epsilon <= LARGEST_CERTIFIED:
+        return 1 / gaussian.largest_mu(epsilon, delta, schedule.rounds, schedule.rate)
+    return calibration.least_noise(
+        lambda multiplier: rdp_epsilon(closed_form.gaussian(multiplier**2, 1.0), schedule, delta)[0],
+        epsilon,
+        1e-3,
+        1e9,
+        guess=1.0,
+    )

@@ -1,0 +1,237 @@
+"""The plan: the one object that participants and aggregator share."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from skelmix import validation
+from skelmix.accounting.prediction import PredictedError
+from skelmix.errors import InvalidInput, SkelmixError
+from skelmix.mechanisms import Mechanism, mechanism_from_dict
+from skelmix.planning.central import central_multiplier
+from skelmix.planning.cohort import Cohort, PrivacyTarget
+from skelmix.planning.guarantee import privacy_report
+from skelmix.planning.report import PrivacyReport
+
+FORMAT = 1
+_FIELDS = {
+    "format", "target", "cohort", "rounds", "alignment", "mechanism", "bound", "slack", "epsilon",
+}  # fmt: skip
+
+#: share of wrapping coordinates above which a plan warns
+WRAP_WARNING = 0.01
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A mechanism ready to use, its privacy report and its predicted error.
+
+    Made by `plan` or `account`. Participants and aggregator must hold the same one: `to_json` and
+    `from_json` carry it, and `from_json` proves the claim again instead of believing it.
+
+    Example:
+
+        >>> made = plan(
+        ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
+        ...     cohort=Cohort(10, 10, sampling="none"),
+        ... )
+        >>> Plan.from_json(made.to_json()) == made
+        True
+    """
+
+    target: PrivacyTarget
+    cohort: Cohort
+    rounds: int
+    mechanism: Mechanism
+    report: PrivacyReport
+    predicted: PredictedError
+    alignment: float
+    slack: float
+    central_gaussian_mse: float
+    central_gaussian_mse_rdp: float
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know before running this plan."""
+        warnings = []
+        if not self.mechanism.distributed:
+            warnings.append(
+                "NOT DISTRIBUTED: a trusted aggregator sees every vector and adds the noise, in floating "
+                "point; a reference to compare with"
+            )
+        if self.predicted.wrap_probability > WRAP_WARNING:
+            warnings.append(
+                f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around "
+                f"2^{self.mechanism.bits}; "
+                "use more bits or a smaller scale"
+            )
+        beside = self.predicted.effective_mse - self.predicted.noise
+        if self.central_gaussian_mse and beside > self.predicted.noise:
+            warnings.append(
+                f"the error is {self.predicted.effective_mse / self.central_gaussian_mse:.3g} times "
+                "the central Gaussian's: rounding and wrapping cost more than the noise does; use more bits"
+            )
+        if self.target.delta >= 1 / self.cohort.population:
+            warnings.append(
+                f"δ = {self.target.delta:g} allows revealing one of {self.cohort.population:,} participants "
+                "outright; choose δ well below one over their number"
+            )
+        if self.predicted.kept_length < 0.99:
+            warnings.append(
+                f"the clip keeps {self.predicted.kept_length:.1%} of a vector's length: the sum is biased; "
+                "use bound='tight', which clips the L2 norm only"
+            )
+        return tuple(warnings)
+
+    def summary(self) -> dict[str, Any]:
+        """The plan's numbers, flat: what `skelmix plan --json` prints."""
+        mechanism, report = self.mechanism, self.report
+        return {
+            "epsilon": report.epsilon,
+            "delta": report.delta,
+            "order": report.order,
+            "mu": report.mu,
+            "epsilon_aggregator": report.epsilon_aggregator,
+            "mechanism": mechanism.name,
+            "bound": report.bound,
+            "scale": mechanism.scale,
+            "bits": mechanism.bits,
+            "clip_norm": mechanism.clip_norm,
+            "dimension": mechanism.dimension,
+            "rounds": self.rounds,
+            "noise": mechanism.noise,
+            "total_noise": mechanism.total_noise,
+            "min_survivors": report.min_survivors,
+            "sampling": self.cohort.sampling,
+            "cohort": self.cohort.expected,
+            "population": self.cohort.population,
+            "dropout_tolerance": self.cohort.dropout_tolerance,
+            "colluding": self.cohort.colluding,
+            "modelled": report.modelled,
+            "warnings": list(self.warnings),
+            "predicted": self.predicted.to_dict(),
+            "central_gaussian_mse": self.central_gaussian_mse,
+            "central_gaussian_mse_rdp": self.central_gaussian_mse_rdp,
+        }
+
+    def __str__(self) -> str:
+        mechanism, predicted = self.mechanism, self.predicted
+        ratio = predicted.effective_mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
+        bias = f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""
+        lost = ", counting all that wraps as lost" if predicted.effective_mse > 1.001 * predicted.mse else ""
+        return "\n".join(
+            [
+                str(self.report),
+                "",
+                f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits per "
+                f"coordinate, scale γ = {mechanism.scale:.6g}, "
+                f"clip norm {mechanism.clip_norm:g}",
+                f"noise       {mechanism.noise:.6g} per participant, {mechanism.total_noise:.6g} in the sum",
+                f"cohort      {self.cohort.expected:,} of {self.cohort.population:,} "
+                f"({self.cohort.sampling}), "
+                f"at least {self.report.min_survivors:,} survivors",
+                f"error       {predicted.mse:.4g} per coordinate of the sum = noise {predicted.noise:.3g} + "
+                f"rounding {predicted.rounding:.3g} + "
+                f"wrapping {predicted.wrap:.3g}{bias}",
+                f"            {ratio:.4f} times the central Gaussian's best known "
+                f"({self.central_gaussian_mse:.4g}; "
+                f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting){lost}",
+                *(f"warning     {warning}" for warning in self.warnings),
+            ]
+        )  # fmt: skip
+
+    @classmethod
+    def around(
+        cls,
+        target: PrivacyTarget,
+        cohort: Cohort,
+        rounds: int,
+        mechanism: Mechanism,
+        bound: str,
+        alignment: float,
+        slack: float,
+    ) -> Self:
+        """The plan around a finished mechanism: its guarantee, proved here, and its predicted error."""
+        validation.non_negative(slack=slack)
+        shares = cohort.whole_shares if mechanism.distributed else 1
+        if mechanism.shares != shares:
+            raise InvalidInput(
+                f"shares = {mechanism.shares}: the cohort has {shares} noise shares; make the plan anew"
+            )
+        report = privacy_report(
+            mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta, slack=slack or None
+        )
+        unit = mechanism.clip_norm**2
+        left = PrivacyTarget(target.epsilon, cohort.delta_left_for_noise(target.delta, rounds))
+        schedule = cohort.schedule(rounds)
+        central, renyi = (central_multiplier(left, schedule, renyi) for renyi in (False, True))
+        return cls(
+            target=target,
+            cohort=cohort,
+            rounds=rounds,
+            mechanism=mechanism,
+            report=report,
+            predicted=mechanism.predicted_error(cohort.expected, alignment),
+            alignment=alignment,
+            slack=slack,
+            central_gaussian_mse=unit * central**2,
+            central_gaussian_mse_rdp=unit * renyi**2,
+        )
+
+    def to_json(self) -> str:
+        """The plan as text; `Plan.from_json` reads it."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "target": asdict(self.target),
+                "cohort": asdict(self.cohort),
+                "rounds": self.rounds,
+                "alignment": self.alignment,
+                "mechanism": self.mechanism.to_dict(),
+                "bound": self.report.bound,
+                "slack": self.slack,
+                "epsilon": self.report.epsilon,
+            },
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Plan:
+        """Read a plan and prove its claim again.
+
+        Raises `InvalidInput` for anything that is not a plan of this format, and for one whose stated ε is
+        below what its mechanism gives: a plan is never believed.
+        """
+        try:
+            data = json.loads(text)
+            if not isinstance(data, dict) or data.get("format") != FORMAT:
+                raise InvalidInput(
+                    f"this is not a skelmix plan of format {FORMAT}; make it with this version of skelmix"
+                )
+            if odd := data.keys() - _FIELDS:
+                raise InvalidInput(f"a plan has no {', '.join(sorted(odd))}; make it anew")
+            plan = cls.around(
+                PrivacyTarget(**data["target"]),
+                Cohort(**data["cohort"]),
+                data["rounds"],
+                mechanism_from_dict(data["mechanism"]),
+                data["bound"],
+                data["alignment"],
+                data["slack"],
+            )
+            stated = float(data["epsilon"])
+        except SkelmixError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError, ArithmeticError, MemoryError) as error:
+            raise InvalidInput(
+                f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew"
+            ) from error
+        if not plan.report.epsilon <= min(stated, plan.target.epsilon) * (1 + 1e-6):
+            raise InvalidInput(
+                f"the plan states ε = {stated:.6g}, but its mechanism gives {plan.report.epsilon:.6g}: "
+                "do not use it, make it anew"
+            )
+        return plan

@@ -1,0 +1,31 @@
+"""Numbers as people read them: sensible digits, never rounded towards a stronger claim, right plurals."""
+
+from __future__ import annotations
+
+import math
+
+
+def up(value: float) -> str:
+    """Four digits, rounded up: what is printed is never stronger than what was proved.
+
+    Example:
+
+        >>> up(2.99911)
+        '3'
+    """
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    value = max(value, 1e-300)  # below, the digits asked for are not there
+    digits = 3 - math.floor(math.log10(abs(value)))
+    return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:.6g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the singular or the plural.
+
+    Example:
+
+        >>> counted(1, "round"), counted(1_000, "round")
+        ('1 round', '1,000 rounds')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
