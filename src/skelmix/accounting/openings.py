@@ -111,8 +111,12 @@ def opening_delta(
     non_negative(graph_failure=graph_failure)
     if cohorts.sampling_probability == 1:
         return 0.0
-    majority = cohorts.no_majority(colluding) if malicious else 0.0
-    per_round = cohorts.fewer_survivors_than(least_survivors) + majority + graph_failure
+    others = graph_failure + (cohorts.no_majority(colluding) if malicious else 0.0)
+    return _over_rounds(cohorts, rounds, cohorts.fewer_survivors_than(least_survivors) + others)
+
+
+def _over_rounds(cohorts: PoissonDropouts, rounds: int, per_round: float) -> float:
+    """Probability that in some round the participant is sampled and an event of this probability happens."""
     return min(1.0, rounds * cohorts.sampling_probability * per_round * (1 + 1e-12))
 
 
@@ -140,23 +144,25 @@ def choose_least_survivors(
             "sampling_probability = 1: opening reveals nothing when everyone takes part; take the least "
             "number of survivors from the dropout tolerance"
         )
+    whole(1, rounds=rounds)
+    whole(0, colluding=colluding)
+    others = graph_failure + (cohorts.no_majority(colluding) if malicious else 0.0)
+
+    def paid(count: int) -> float:
+        return _over_rounds(cohorts, rounds, cohorts.fewer_survivors_than(count) + others)
+
     smallest = colluding * (UNITS_PER_PARTICIPANT + 1) // UNITS_PER_PARTICIPANT + 1
-    paid = opening_delta(
-        cohorts, rounds, smallest, colluding=colluding, malicious=malicious, graph_failure=graph_failure
-    )
-    if paid > budget:
+    if paid(smallest) > budget:
+        expected = cohorts.population * cohorts.sampling_probability
         raise PrivacyUnattainable(
-            f"cohorts of {cohorts.population * cohorts.sampling_probability:.4g} on average, a dropout rate of "
-            f"{cohorts.dropout_rate:.3g}, {colluding} colluding: opening costs a δ of {paid:.2g}, above its "
+            f"cohorts of {expected:.4g} on average, a dropout rate of {cohorts.dropout_rate:.3g}, "
+            f"{colluding} colluding: opening costs a δ of {paid(smallest):.2g}, above its "
             f"budget of {budget:.2g}; expect more participants, fewer dropouts or fewer colluders"
         )
-    others = paid - rounds * cohorts.sampling_probability * cohorts.fewer_survivors_than(smallest)
-    scale = rounds * cohorts.sampling_probability * (1 + 1e-12)
-    low, high = smallest, cohorts.population
+    low, high = smallest, max(smallest, cohorts.population)
     while low < high:
         middle = (low + high + 1) // 2
-        within = max(0.0, others) + scale * cohorts.fewer_survivors_than(middle) <= budget * (1 - 1e-9)
-        low, high = (middle, high) if within else (low, middle - 1)
+        low, high = (middle, high) if paid(middle) <= budget else (low, middle - 1)
     return low
 
 

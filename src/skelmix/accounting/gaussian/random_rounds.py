@@ -41,7 +41,7 @@ class GaussianSum:
     def delta(self, epsilon: float) -> float:
         counts, masses, above = self.participations.masses()
         terms = masses * gaussian_deltas(epsilon, self.mu * np.sqrt(counts))
-        return min(1.0, math.fsum(terms) * (1 + 1e-12) + above)
+        return min(1.0, math.fsum(terms) * (1 + 1e-12) + above + 1e-300)  # what underflows
 
     def epsilon(self, delta: float) -> float:
         if self.delta(0.0) <= delta:
