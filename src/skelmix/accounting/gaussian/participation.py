@@ -3,7 +3,7 @@
 Which rounds a participant is in has the same law whether its vector is there or zero. So give it to the
 adversary at once: given that there are K contributions, K rounds compose, and
 
-    δ(ε) = Σ_k P(K = k)·δ_k(ε)        (docs/explanation/aggregator.md, section 1).
+    δ(ε) <= Σ_k P(K = k)·δ_k(ε)       (docs/explanation/aggregator.md, section 1).
 
 Without a coin δ_k belongs to one Gaussian with mu·√k, in closed form: the sum is exact, without transforms.
 With a coin (the participant secretly sends its vector with probability c, else zero) every contribution is a
@@ -30,7 +30,7 @@ from skelmix.validation import non_negative, positive, probability
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 9  # it is halved at most so often
-_CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
+_CONVERGED = 1e-3  # ε may still fall by about a third of this: relative below 1, absolute up to 20
 _MOST_POINTS = 2e6  # of the grid of one round
 _LARGEST_MU = 40.0  # of a round on the grid: beyond, no guarantee is of any use
 
@@ -64,7 +64,8 @@ def _epsilon(
     for interval in _intervals(mu, coin):
         forward, reverse = directions(mu, coin, participations, interval)
         found = min(best, max(forward.epsilon(delta - coin * paid), reverse.epsilon(delta - paid)))
-        settled = best - found <= _CONVERGED * min(1.0, found) and interval <= 0.05 * found
+        enough = _CONVERGED * max(min(1.0, found), 0.05 * found)
+        settled = best - found <= enough and interval <= 0.05 * found
         best = found
         if settled or math.isinf(best):
             break
