@@ -36,7 +36,8 @@ class GaussianCertificate:
 
     Exactly: there is a law Q within total variation `slack` of P_x such that every test between P_0 and Q, in
     either role, is at most as good as the best one between N(0,1) and N(mu,1). `eta` is what the proof adds
-    to `ideal`, the mu that no certificate of this kind can beat: mu = ideal·(1 + eta).
+    to `ideal`, the mu that no certificate of this kind can beat: mu = ideal·(1 + eta). The mirror image holds
+    too: P_0 may be moved by at most `slack` in place of P_x (docs/explanation/aggregator.md, section 3).
     """
 
     kind: Literal["gdp", "flat", "gaussian"]
