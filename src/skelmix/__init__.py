@@ -11,10 +11,10 @@ from skelmix.exports import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from skelmix.planning import Cohort, Plan, PrivacyTarget, account, plan
+    from skelmix.planning import Cohort, Plan, PrivacyTarget, Silos, account, plan
     from skelmix.rounds import private_sum
 
-__all__ = ["Cohort", "Plan", "PrivacyTarget", "__version__", "account", "plan", "private_sum"]
+__all__ = ["Cohort", "Plan", "PrivacyTarget", "Silos", "__version__", "account", "plan", "private_sum"]
 
 __getattr__ = lazily(
     __name__,
@@ -22,6 +22,7 @@ __getattr__ = lazily(
         "Cohort": "planning",
         "Plan": "planning",
         "PrivacyTarget": "planning",
+        "Silos": "planning",
         "account": "planning",
         "plan": "planning",
         "private_sum": "rounds",

@@ -94,12 +94,15 @@ def predict(
     dimension: int,
     bits: int,
     alignment: float,
+    roundings: float | None = None,
     shrink_to: float | None = None,
     linf: float = math.inf,
 ) -> PredictedError:
     """The error of a sum over `participants` vectors of norm `norm`, coded with scale γ into `bits` bits.
 
     noise_variance: variance of one coordinate of the summed integer noise. dimension: the padded one.
+    roundings: how many uploads are rounded, if not one per vector: in a silo many vectors share one, a
+    participant without a vector rounds nothing.
     shrink_to: the c of the paper's clip (Algorithm 5), when that clip is used. linf: the L-infinity clip on
     the integer grid.
     """
@@ -115,7 +118,11 @@ def predict(
         spread = participants * max(0.0, float(weight @ y**2) - kept**2 * deviation**2)
     p = y - np.floor(y)
     # a wide coordinate has a uniform fraction, which the grid is too coarse to see
-    rounding = participants * (1 / 6 if deviation > 10 else float(weight @ (p * (1 - p))))
+    if roundings is not None and roundings < participants:  # each upload rounds a sum of several vectors
+        per_upload = participants / roundings
+        rounding = roundings * _mean_rounding(sum_norm(per_upload, deviation, alignment))
+    else:
+        rounding = participants * (1 / 6 if deviation > 10 else float(weight @ (p * (1 - p))))
     signal = scale**2 * sum_norm(participants, norm, alignment) ** 2 / dimension
     # Before wrapping, a coordinate of the decoded sum is S = signal + error. Both are about Gaussian, so the
     # error is c·S plus a part independent of S, with c = Cov(error, S)/Var(S). Decoding gives S - W, so
@@ -134,6 +141,15 @@ def predict(
         wrap_probability=probability,
         wrap_loss=lost / unit,
     )
+
+
+def _mean_rounding(deviation: float) -> float:
+    """E[p(1-p)] for the fraction p of a coordinate ~ N(0, deviation²)."""
+    if deviation > 10:
+        return 1 / 6
+    x, weight = _normal_grid()
+    p = deviation * x - np.floor(deviation * x)
+    return float(weight @ (p * (1 - p)))
 
 
 def _helper(x: NDArray[np.float64]) -> NDArray[np.float64]:

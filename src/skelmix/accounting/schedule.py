@@ -1,8 +1,10 @@
-"""How often one participant's data enters the released sums, as an accountant sees it."""
+"""How often given data enters the released sums, as observers and the aggregator see it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from skelmix.accounting.participations import Participations
 
 
 @dataclass(frozen=True)
@@ -10,7 +12,9 @@ class Schedule:
     """Rounds, and how the data of a round is drawn.
 
     rounds: sums released. sampling: "poisson" (each enters independently), "fixed" (exactly `expected` of
-    `population`, without replacement) or "none" (everyone, always).
+    `population`, without replacement) or "none" (everyone, always). contribute: the probability with which
+    a participant of a round secretly sends its vector, else zero. cap: rounds after which a participant
+    contributes nothing more, None for no cap. secret: the draw is hidden from the aggregator, too.
 
     Example:
 
@@ -22,13 +26,36 @@ class Schedule:
     sampling: str
     expected: int
     population: int
+    contribute: float = 1.0
+    cap: int | None = None
+    secret: bool = False
 
     @property
-    def rate(self) -> float:
-        """Probability that given data is in a given round."""
+    def participation(self) -> float:
+        """Probability to be in the cohort of a given round: what the aggregator sees."""
         return self.expected / self.population
 
     @property
+    def rate(self) -> float:
+        """Probability that given data is in the sum of a given round."""
+        return self.participation * self.contribute
+
+    @property
     def amplified(self) -> bool:
-        """Whether sampling hides who takes part: not when everyone always does."""
-        return self.expected < self.population
+        """Whether it is hidden who contributed: not when everyone always does."""
+        return self.rate < 1
+
+    @property
+    def independent(self) -> bool:
+        """Whether each contributes independently of the others, as the Poisson theorems need."""
+        return self.sampling != "fixed" or self.expected == self.population
+
+    @property
+    def seen_by_aggregator(self) -> Participations:
+        """How often the aggregator sees given data take part: cohorts drawn as agreed, with a cap at will."""
+        return Participations(self.rounds, self.participation) if self.cap is None else self.at_will
+
+    @property
+    def at_will(self) -> Participations:
+        """How often an aggregator that picks the cohorts can make a participant contribute."""
+        return Participations(self.rounds, cap=self.cap)

@@ -138,7 +138,7 @@ def run_with_canaries(
     """
     from skelmix.rounds.sampling import draw_cohort, poisson
 
-    mechanism, cohort = plan.mechanism, plan.cohort
+    mechanism, cohort = plan.mechanism, plan.cohort.roster
     most = min(mechanism.dimension, cohort.population)
     count = most if canaries is None else canaries
     whole(2, most, canaries=count)

@@ -169,7 +169,7 @@ def _both_accountings(plan: Plan, result: RunResult) -> dict[str, Any]:
     if plan.mechanism.distributed:
         return {}
     spent: dict[str, Any] = {
-        "cohort": plan.cohort,
+        "cohort": plan.cohort.roster,
         "rounds": max(1, result.rounds),
         "delta": plan.target.delta,
     }
@@ -182,7 +182,8 @@ def _both_accountings(plan: Plan, result: RunResult) -> dict[str, Any]:
 def _plan_rows(plan: Plan) -> dict[str, Any]:
     mechanism = plan.mechanism
     kept = ("bits", "scale", "clip_norm", "total_noise", "dimension")
-    cohort = {"cohort": plan.cohort.expected, "population": plan.cohort.population, "rounds": plan.rounds}
+    cohort = {name: value for name, value in plan.cohort.summary().items() if value is not None}
+    cohort["rounds"] = plan.rounds
     return {"mechanism": mechanism.name} | {name: getattr(mechanism, name) for name in kept} | cohort
 
 

@@ -117,9 +117,9 @@ class Trainer:
                 f"the model has {self.gradients.dimension} trainable weights, the plan is for "
                 f"{plan.mechanism.dimension}: make the plan with dimension={self.gradients.dimension}"
             )
-        if len(clients) != plan.cohort.population:
+        if len(clients) != plan.cohort.roster.population:
             raise InvalidInput(
-                f"{len(clients)} participants, but the plan's population is {plan.cohort.population}: "
+                f"{len(clients)} participants, but the plan's population is {plan.cohort.roster.population}: "
                 "sampling would not have the rate that was accounted for; plan for that population"
             )
         if secure == "protocol" and not plan.mechanism.distributed:
@@ -208,7 +208,7 @@ class Trainer:
         record: Record = {"round": round + 1, "opened": False, "lost": True}  # so far
         self.history.append(record)
         entropy = self._round_entropy(round)
-        cohort = self.plan.cohort
+        cohort = self.plan.cohort.roster
         sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, entropy)
         here = sampled[poisson(len(sampled), 1 - Fraction(self.dropout_rate), entropy)]
         split.sample += perf_counter() - charged
@@ -288,7 +288,7 @@ class Trainer:
         if watched is not None:
             record["mse"] = float(np.mean((total - watched.total) ** 2))
         start = perf_counter()
-        set_gradients(self.model, total / self.plan.cohort.expected)
+        set_gradients(self.model, total / self.plan.cohort.divisor)
         self.optimizer.step()
         if self.scheduler is not None:
             self.scheduler.step()

@@ -74,7 +74,7 @@ class Coordinator:
         the plan that the others cannot make a round.
         """
         parts: Parts = {node: {ADVERTISE: b""} for node in nodes - set(self._keys)}
-        need = self._plan.cohort.min_survivors(len(nodes))
+        need = self._plan.cohort.roster.min_survivors(len(nodes))
         known = len(nodes) - len(parts)
         outcome = self._wave(parts, like, lambda answered: known + len(answered) >= need)
         self._learn_keys(outcome)
@@ -100,13 +100,13 @@ class Coordinator:
     def _draw(self, nodes: set[int]) -> set[int]:
         """The cohort of a round, if there are nodes enough to sample it from."""
         plan = self._plan
-        tell = plan.cohort.membership_leak_probability(plan.rounds, nodes=len(nodes))
+        tell = plan.cohort.roster.membership_leak_probability(plan.rounds, nodes=len(nodes))
         if tell > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
             raise RoundFailed(
-                f"{len(nodes)} of {plan.cohort.population} nodes are here: a sample may be too small "
+                f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small "
                 "to open, which tells who was sampled; wait for more, or plan for this population"
             )
-        return draw(plan.cohort, nodes)
+        return draw(plan.cohort.roster, nodes)
 
     def _new_round(self, round_number: int, cohort: set[int]) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}

@@ -172,7 +172,7 @@ class SecureGrid(Grid):
             survivors = len(secure.survivors)
             following = self.ledger.charged if everyone and self.ledger.remaining else None
             total = conductor.open(secure, following, like)
-            step = self.plan.mechanism.decode(total, round=round_number) / self.plan.cohort.expected
+            step = self.plan.mechanism.decode(total, round=round_number) / self.plan.cohort.divisor
             content = RecordDict({arrays_key: moved(model, step), "metrics": self._metrics(metrics)})
             reply = [Message(content, reply_to=like)]
         except RoundFailed as error:

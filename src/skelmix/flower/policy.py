@@ -130,10 +130,10 @@ class ClientPolicy:
             raise PolicyViolation(
                 f"the plan costs δ = {report.delta:.3g}, this node allows {self.max_delta:g}"
             )
-        leak = plan.cohort.membership_leak_probability(plan.rounds, least=self.min_cohort)
+        leak = plan.cohort.roster.membership_leak_probability(plan.rounds, least=self.min_cohort)
         if leak > plan.cohort.delta_for_small_cohorts(report.delta, plan.rounds):
             raise PolicyViolation(
-                f"rounds of fewer than {self.min_cohort} are refused here, of {plan.cohort.expected} "
+                f"rounds of fewer than {self.min_cohort} are refused here, of {plan.cohort.roster.expected} "
                 "expected: that a round opens would tell who was sampled; lower min_cohort"
             )
         limit = self.max_epsilon_aggregator

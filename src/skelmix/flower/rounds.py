@@ -37,7 +37,7 @@ class SecureRound:
     ) -> SecureRound:
         """A round among the nodes that advertised `keys`; `RoundFailed` when so few cannot make one."""
         count = len(keys)
-        cohort, mechanism = plan.cohort, plan.mechanism
+        cohort, mechanism = plan.cohort.roster, plan.mechanism
         threshold = cohort.min_survivors(count)
         if malicious:
             threshold = max(threshold, (count + cohort.colluding) // 2 + 1)

@@ -95,6 +95,9 @@ class Mechanism(ABC):
     #: those that bound="tight" chooses from; None: all of them
     rival_bounds: ClassVar[tuple[str, ...] | None] = None
 
+    #: those that also hold for records in silos, whatever the other records of the silo add up to
+    silo_bounds: ClassVar[tuple[str, ...]] = ()
+
     @classmethod
     def for_bound(cls, bound: str, **fields: Any) -> Self:
         """The mechanism with the clip that goes with this bound; `fields` are all of its other fields."""
@@ -188,10 +191,12 @@ class Mechanism(ABC):
         return True
 
     @abstractmethod
-    def predicted_error(self, participants: int, alignment: float) -> PredictedError:
-        """The error of a sum of this many vectors, each as long as the clip allows.
+    def predicted_error(
+        self, uploads: int, alignment: float, *, vectors: float | None = None
+    ) -> PredictedError:
+        """The error of a sum of this many uploads, each vector as long as the clip allows.
 
-        alignment: mean cosine between them.
+        alignment: mean cosine between vectors. vectors: how many are in the sum, if not one per upload.
         """
 
     def without_noise(self) -> Self:

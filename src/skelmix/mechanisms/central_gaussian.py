@@ -122,7 +122,9 @@ class CentralGaussian(Mechanism):
     def noise_variance(self, participants: int) -> float:
         return float(self.total_noise)
 
-    def predicted_error(self, participants: int, alignment: float) -> PredictedError:
+    def predicted_error(
+        self, uploads: int, alignment: float, *, vectors: float | None = None
+    ) -> PredictedError:
         from skelmix.accounting.prediction import PredictedError
 
         return PredictedError(noise=float(self.total_noise), rounding=0.0, wrap=0.0)

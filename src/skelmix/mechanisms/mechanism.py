@@ -206,12 +206,15 @@ class IntegerMechanism(Mechanism):
         law = self.participant_law()
         return 0.0 if law is None else participants * law.variance
 
-    def predicted_error(self, participants: int, alignment: float) -> PredictedError:
+    def predicted_error(
+        self, uploads: int, alignment: float, *, vectors: float | None = None
+    ) -> PredictedError:
         from skelmix.accounting.prediction import predict
 
         return predict(
-            noise_variance=self.noise_variance(participants),
-            participants=participants,
+            noise_variance=self.noise_variance(uploads),
+            participants=uploads if vectors is None else vectors,
+            roundings=uploads,
             norm=self.clip_norm,
             scale=self.scale,
             dimension=self.padded_dimension,

@@ -41,6 +41,8 @@ class Mixture(IntegerMechanism):
     known_bounds: ClassVar[tuple[str, ...]] = ("flat", "gdp", "rdp", "paper")
     rival_bounds: ClassVar[tuple[str, ...] | None] = ("flat", "gdp", "rdp")  # the paper's has its own clip
 
+    silo_bounds: ClassVar[tuple[str, ...]] = ("flat", "gdp", "rdp")
+
     @classmethod
     def for_bound(cls, bound: str, **fields: Any) -> Self:
         return cls(**fields, clip=L2Clip())._clipped_for(bound)

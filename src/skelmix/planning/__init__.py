@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 from skelmix.exports import lazily
 
 if TYPE_CHECKING:
-    from skelmix.planning.cohort import Cohort, PrivacyTarget
+    from skelmix.planning.cohort import Cohort
     from skelmix.planning.guarantee import privacy_report
     from skelmix.planning.planner import account, plan
     from skelmix.planning.plans import Plan
     from skelmix.planning.report import PrivacyReport
+    from skelmix.planning.silos import Silos
+    from skelmix.planning.target import PrivacyTarget
 
-__all__ = ["Cohort", "Plan", "PrivacyReport", "PrivacyTarget", "account", "plan", "privacy_report"]
+__all__ = ["Cohort", "Plan", "PrivacyReport", "PrivacyTarget", "Silos", "account", "plan", "privacy_report"]
 
 __getattr__ = lazily(
     __name__,
@@ -19,7 +21,8 @@ __getattr__ = lazily(
         "Cohort": "cohort",
         "Plan": "plans",
         "PrivacyReport": "report",
-        "PrivacyTarget": "cohort",
+        "PrivacyTarget": "target",
+        "Silos": "silos",
         "account": "planner",
         "plan": "planner",
         "privacy_report": "guarantee",

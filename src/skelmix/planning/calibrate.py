@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from skelmix.accounting import calibration
 from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.bounds import Bound
@@ -42,5 +43,24 @@ def calibrated(request: PlanRequest, bound: Bound, scale: float, below: float = 
     )
     if total is None:
         return None
+    total = _enough_for_aggregator(request, bound, scale, total)
+    if total >= below:
+        return None
     mechanism = request.build(bound, scale, total)
     return mechanism.with_largest_linf(bound.epsilon(mechanism, request.schedule, target.delta).order)
+
+
+def _enough_for_aggregator(request: PlanRequest, bound: Bound, scale: float, total: float) -> float:
+    """The noise raised, where needed, until the target's ε against the aggregator is met as well."""
+    target, schedule = request.noise_target, request.schedule
+    if target.epsilon_aggregator is None or schedule.secret:
+        return total
+
+    def cost(noise: float) -> float:
+        mechanism = request.build(bound, scale, noise)
+        proved = bound.epsilon(mechanism, schedule, target.delta)
+        return bound.against_aggregator(proved, mechanism, schedule, target.delta)[0]
+
+    if cost(total) <= target.epsilon_aggregator:
+        return total
+    return calibration.least_noise(cost, target.epsilon_aggregator, total, total * 1e6, guess=total * 1.2)

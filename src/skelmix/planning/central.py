@@ -9,7 +9,7 @@ from skelmix.accounting.rdp import closed_form
 from skelmix.accounting.schedule import Schedule
 from skelmix.mechanisms.bounds.gaussian import LARGEST_CERTIFIED
 from skelmix.mechanisms.bounds.renyi import rdp_epsilon
-from skelmix.planning.cohort import PrivacyTarget
+from skelmix.planning.target import PrivacyTarget
 
 
 @lru_cache(maxsize=256)

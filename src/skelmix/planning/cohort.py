@@ -1,15 +1,15 @@
-"""What a job may spend, and who takes part in it: plain data, without the accounting that uses it."""
+"""Cohorts of participants with one vector each: the guarantee protects participants."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput, PrivacyUnattainable
-from skelmix.validation import cohort_within, fraction, one_of, positive, probability, whole
+from skelmix.planning.contributors import Contributors
+from skelmix.validation import cohort_within, one_of, positive, whole
 
 SAMPLINGS = ("poisson", "fixed", "none")
 
@@ -18,31 +18,18 @@ MEMBERSHIP_SHARE = 1e-9
 
 
 @dataclass(frozen=True)
-class PrivacyTarget:
-    """The (ε, δ) that the whole job may spend, counted per participant.
-
-    Example:
-
-        >>> PrivacyTarget(epsilon=1.0, delta=1e-6)
-        PrivacyTarget(epsilon=1.0, delta=1e-06)
-    """
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon)
-        probability(delta=self.delta)
-
-
-@dataclass(frozen=True)
-class Cohort:
+class Cohort(Contributors):
     """Who takes part in a round, how they are drawn, and how many must survive.
 
     expected: participants expected in a round; population: participants in all. sampling: "poisson" (each
     joins independently with probability expected/population), "fixed" (exactly `expected`, without
     replacement) or "none" (everyone, always). dropout_tolerance: the fraction of a cohort that may drop
     out. colluding: participants of a round whose noise the adversary may know.
+
+    contribute: a coin of the participant's own. Everyone in a cohort runs the protocol and adds noise; with
+    this probability, secretly, it sends its vector, else zero: the aggregator's ε falls, cohorts must grow.
+    max_participations: rounds of a run that a participant contributes to at most; it joins later ones with
+    the zero vector, so ε holds against an aggregator that picks cohorts at will.
 
     Example:
 
@@ -56,11 +43,19 @@ class Cohort:
     dropout_tolerance: float = 0.0
     colluding: int = 0
     sampling: str = "poisson"
+    contribute: float = 1.0
+    max_participations: int | None = None
+
+    unit: ClassVar[str] = "participant"
+    neighbours: ClassVar[str] = "one participant's vector replaced by the zero vector"
 
     def __post_init__(self) -> None:
         cohort_within(self.expected, self.population)
-        fraction(dropout_tolerance=self.dropout_tolerance)
-        whole(0, colluding=self.colluding)
+        positive(contribute=self.contribute)
+        if self.contribute > 1:
+            raise InvalidInput(f"contribute = {self.contribute!r}: must be a probability in (0, 1]")
+        if self.max_participations is not None:
+            whole(1, max_participations=self.max_participations)
         one_of(SAMPLINGS, sampling=self.sampling)
         if self.sampling == "none" and self.expected != self.population:
             raise InvalidInput(
@@ -68,32 +63,42 @@ class Cohort:
                 "part, "
                 "so make them equal or choose poisson or fixed sampling"
             )
-        if self.shares(self.expected) == 0:
-            raise InvalidInput(
-                f"colluding = {self.colluding}: must be below the {self.min_survivors(self.expected)} "
-                "survivors of an expected "
-                "cohort, or nobody adds noise; lower it or the dropout tolerance"
-            )
+        self._check_uploads()
+
+    def __str__(self) -> str:
+        return f"{self.expected:,} of {self.population:,} ({self.sampling})"
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "cohort": self.expected,
+            "population": self.population,
+            "contribute": self.contribute,
+            "max_participations": self.max_participations,
+            "silos": None,
+            "records": None,
+            "batch": None,
+        }
+
+    @property
+    def roster(self) -> Cohort:
+        return self
+
+    @property
+    def uploads(self) -> int:
+        return self.expected
+
+    @property
+    def divisor(self) -> float:
+        return self.expected * self.contribute
+
+    @property
+    def members(self) -> int:
+        return self.population
 
     @property
     def sampling_probability(self) -> float:
         """Probability that a given participant is in a given round."""
         return self.expected / self.population
-
-    def min_survivors(self, sampled: int) -> int:
-        """Fewest participants, of `sampled` that started, with whom a sum may be opened: never one of
-        several."""
-        return max(1, min(2, sampled), math.ceil(sampled * self._kept))
-
-    def shares(self, sampled: int) -> Fraction:
-        """By how much the noise of a round is divided among `sampled` participants: what is certain to be in
-        an opened sum and unknown to the adversary, 0 when nothing is.
-
-        sampled·(1 - tolerance) - colluding, at most min_survivors - colluding and not rounded: so the noise
-        of a cohort that nobody leaves does not depend on its size (exactly, when one of the two is 0), and
-        does not tell whether somebody was sampled.
-        """
-        return max(Fraction(0), sampled * self._kept - self.colluding)
 
     def membership_leak_probability(self, rounds: int, *, nodes: int | None = None, least: int = 3) -> float:
         """Upper bound on the probability that in one of `rounds` rounds a given participant was sampled and
@@ -141,7 +146,9 @@ class Cohort:
 
     def schedule(self, rounds: int) -> Schedule:
         """How often a participant's vector enters `rounds` rounds, as the accountant sees it."""
-        return Schedule(rounds, self.sampling, self.expected, self.population)
+        return Schedule(
+            rounds, self.sampling, self.expected, self.population, self.contribute, self.max_participations
+        )
 
     @classmethod
     def everyone(cls, participants: int, **options: Any) -> Self:
@@ -153,12 +160,3 @@ class Cohort:
             1.0
         """
         return cls(participants, participants, sampling="none", **options)
-
-    @property
-    def whole_shares(self) -> int:
-        """`shares` of an expected cohort in whole participants: the number that a plan's bounds are about."""
-        return math.ceil(self.shares(self.expected))
-
-    @property
-    def _kept(self) -> Fraction:
-        return 1 - Fraction(self.dropout_tolerance).limit_denominator(10**6)

@@ -12,13 +12,20 @@ from skelmix.mechanisms.bounds import BOUNDS, Bound, ProvedEpsilon
 from skelmix.mechanisms.bounds.gaussian import LEAST_DELTA, good_slack
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.report import PrivacyReport
+from skelmix.planning.silos import Silos
 from skelmix.validation import probability, whole
 
 _MOST_LEVELS = 1e5  # noise levels of a certificate that is made for its statement only: about a second
 
 
 def privacy_report(
-    mechanism: Mechanism, *, bound: str, cohort: Cohort, rounds: int, delta: float, slack: float | None = None
+    mechanism: Mechanism,
+    *,
+    bound: str,
+    cohort: Cohort | Silos,
+    rounds: int,
+    delta: float,
+    slack: float | None = None,
 ) -> PrivacyReport:
     """The (ε, δ) of `rounds` rounds. bound: one of `mechanism.bounds`, or "tight" for the best of them.
 
@@ -39,19 +46,22 @@ def privacy_report(
         certificate, missing = _gaussian_statement(
             mechanism, proofs, lambda: slack or good_slack(mechanism, schedule, left)
         )
-    every_round = math.inf  # a trusted aggregator sees the vectors themselves
-    if mechanism.distributed:
-        every_round = best.bound.epsilon_every_round(best, mechanism, rounds, left)
+    epsilon_aggregator, every_round = best.bound.against_aggregator(best, mechanism, schedule, left)
     return PrivacyReport(
         epsilon=best.epsilon,
         delta=delta,
         bound=best.bound.name,
-        epsilon_aggregator=max(best.epsilon, every_round),
+        epsilon_aggregator=epsilon_aggregator,
+        epsilon_every_round=every_round,
         rounds=rounds,
         sampling=cohort.sampling,
         sampling_probability=cohort.sampling_probability,
-        min_survivors=cohort.min_survivors(cohort.expected),
+        min_survivors=cohort.min_survivors(cohort.uploads),
         colluding=cohort.colluding,
+        contribute=cohort.contribute,
+        max_participations=cohort.max_participations,
+        unit=cohort.unit,
+        neighbours=cohort.neighbours,
         order=best.order,
         mu=certificate.mu if certificate else None,
         slack=certificate.slack if certificate else 0.0,
@@ -62,14 +72,23 @@ def privacy_report(
     )
 
 
-def _candidates(mechanism: Mechanism, name: str, cohort: Cohort, rounds: int, delta: float) -> list[Bound]:
+def _candidates(
+    mechanism: Mechanism, name: str, cohort: Cohort | Silos, rounds: int, delta: float
+) -> list[Bound]:
     """The bounds to evaluate: the named one, or for "tight" all that hold for this mechanism and cohort."""
-    schedule = cohort.schedule(rounds)
+    schedule, allowed = cohort.schedule(rounds), mechanism.bounds
+    if isinstance(cohort, Silos):
+        allowed = tuple(each for each in allowed if each in mechanism.silo_bounds)
+        if not allowed:
+            raise InvalidInput(
+                f"{mechanism.name} with this clip has no bound for records in silos; take 'smm' or "
+                "'dgm' with bound='tight'"
+            )
     if name == "tight":
-        return [BOUNDS[each] for each in mechanism.bounds if BOUNDS[each].serves(schedule, delta)]
-    if name not in mechanism.bounds:
+        return [BOUNDS[each] for each in allowed if BOUNDS[each].serves(schedule, delta)]
+    if name not in allowed:
         raise InvalidInput(
-            f"bound = {name!r}: {mechanism.name} with this clip has {', '.join(mechanism.bounds)}; "
+            f"bound = {name!r}: {mechanism.name} with this clip has {', '.join(allowed)}; "
             "take one of them or 'tight'"
         )
     bound = BOUNDS[name]
@@ -81,9 +100,11 @@ def _candidates(mechanism: Mechanism, name: str, cohort: Cohort, rounds: int, de
     return [bound]
 
 
-def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort) -> str:
+def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
     """What amplification by sampling takes for granted here: that the noise of a sum is the same with the
     participant in the cohort and without. Empty where that is so, or nothing is claimed by it."""
+    if not isinstance(cohort, Cohort):  # all silos are in every round, with the same noise in both worlds
+        return ""
     sampled = cohort.sampling == "poisson"
     if cohort.expected == cohort.population or (bound == "composition" and not sampled):
         return ""
@@ -93,6 +114,8 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort) -> str:
             why.append(f"the noise of {mechanism.name} depends on the size of the cohort")
         if cohort.colluding:
             why.append("with colluders planned for, the noise depends on the size of the cohort")
+    if cohort.sampling == "fixed" and cohort.max_participations:
+        why.append("with cohorts of a fixed size, a cap changes who is left to be drawn")
     if cohort.dropout_tolerance:
         why.append("when participants drop out, the noise, and whether a sum opens, depend on how many")
     if not why:

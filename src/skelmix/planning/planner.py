@@ -8,11 +8,13 @@ from skelmix import validation
 from skelmix.errors import BitsTooFew, PrivacyUnattainable
 from skelmix.mechanisms.bounds import slack_budget
 from skelmix.planning.calibrate import at_scale
-from skelmix.planning.cohort import Cohort, PrivacyTarget
+from skelmix.planning.cohort import Cohort
 from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.plans import Plan
 from skelmix.planning.request import PlanRequest
 from skelmix.planning.search import at_best_scale, bits_too_few_message, wraps_too_often
+from skelmix.planning.silos import Silos
+from skelmix.planning.target import PrivacyTarget
 
 _LEAST_EPSILON = 1e-6  # a target is positive, even where the guarantee is zero
 
@@ -21,7 +23,7 @@ def plan(
     target: PrivacyTarget,
     *,
     dimension: int,
-    cohort: Cohort,
+    cohort: Cohort | Silos,
     clip_norm: float = 1.0,
     bits: int = 8,
     rounds: int = 1,
@@ -60,10 +62,11 @@ def plan(
         raise BitsTooFew(bits_too_few_message(request, calibrated, scale is not None))
     slack = slack_budget(target.epsilon, request.noise_target.delta, request.schedule)
     finished = Plan.around(target, cohort, rounds, calibrated, proof.name, alignment, slack)
-    if not finished.report.epsilon <= target.epsilon:
+    if not finished.meets_target():
         raise PrivacyUnattainable(
-            f"epsilon = {target.epsilon:g}: the calibrated noise gives {finished.report.epsilon:.6g} when "
-            "checked again; choose another bound or scale"
+            f"epsilon = {target.epsilon:g}: the calibrated noise gives {finished.report.epsilon:.6g} "
+            f"({finished.report.epsilon_aggregator:.6g} against the aggregator) when checked again; choose "
+            "another bound or scale"
         )
     return finished
 
@@ -73,7 +76,7 @@ def account(
     noise: float,
     delta: float,
     dimension: int,
-    cohort: Cohort,
+    cohort: Cohort | Silos,
     clip_norm: float = 1.0,
     bits: int = 8,
     rounds: int = 1,

@@ -12,9 +12,11 @@ from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, SkelmixError
 from skelmix.mechanisms import Mechanism, mechanism_from_dict
 from skelmix.planning.central import central_multiplier
-from skelmix.planning.cohort import Cohort, PrivacyTarget
+from skelmix.planning.cohort import Cohort
 from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.report import PrivacyReport
+from skelmix.planning.silos import Silos, contributors_from_dict
+from skelmix.planning.target import PrivacyTarget
 
 FORMAT = 1
 _FIELDS = {
@@ -43,7 +45,7 @@ class Plan:
     """
 
     target: PrivacyTarget
-    cohort: Cohort
+    cohort: Cohort | Silos
     rounds: int
     mechanism: Mechanism
     report: PrivacyReport
@@ -52,6 +54,12 @@ class Plan:
     slack: float
     central_gaussian_mse: float
     central_gaussian_mse_rdp: float
+
+    def meets_target(self, tolerance: float = 0.0) -> bool:
+        """Whether the guarantee is within the target, for observers and, where asked for, the aggregator."""
+        limit = self.target.epsilon_aggregator
+        enough = limit is None or self.report.epsilon_aggregator <= limit * (1 + tolerance)
+        return enough and self.report.epsilon <= self.target.epsilon * (1 + tolerance)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -74,10 +82,10 @@ class Plan:
                 f"the error is {self.predicted.effective_mse / self.central_gaussian_mse:.3g} times "
                 "the central Gaussian's: rounding and wrapping cost more than the noise does; use more bits"
             )
-        if self.target.delta >= 1 / self.cohort.population:
+        if self.target.delta >= 1 / self.cohort.members:
             warnings.append(
-                f"δ = {self.target.delta:g} allows revealing one of {self.cohort.population:,} participants "
-                "outright; choose δ well below one over their number"
+                f"δ = {self.target.delta:g} allows revealing one of {self.cohort.members:,} "
+                f"{self.cohort.unit}s outright; choose δ well below one over their number"
             )
         if self.predicted.kept_length < 0.99:
             warnings.append(
@@ -95,6 +103,8 @@ class Plan:
             "order": report.order,
             "mu": report.mu,
             "epsilon_aggregator": report.epsilon_aggregator,
+            "epsilon_every_round": report.epsilon_every_round,
+            "unit": self.cohort.unit,
             "mechanism": mechanism.name,
             "bound": report.bound,
             "scale": mechanism.scale,
@@ -106,8 +116,7 @@ class Plan:
             "total_noise": mechanism.total_noise,
             "min_survivors": report.min_survivors,
             "sampling": self.cohort.sampling,
-            "cohort": self.cohort.expected,
-            "population": self.cohort.population,
+            **self.cohort.summary(),
             "dropout_tolerance": self.cohort.dropout_tolerance,
             "colluding": self.cohort.colluding,
             "modelled": report.modelled,
@@ -130,9 +139,7 @@ class Plan:
                 f"coordinate, scale γ = {mechanism.scale:.6g}, "
                 f"clip norm {mechanism.clip_norm:g}",
                 f"noise       {mechanism.noise:.6g} per participant, {mechanism.total_noise:.6g} in the sum",
-                f"cohort      {self.cohort.expected:,} of {self.cohort.population:,} "
-                f"({self.cohort.sampling}), "
-                f"at least {self.report.min_survivors:,} survivors",
+                f"cohort      {self.cohort}, at least {self.report.min_survivors:,} survivors",
                 f"error       {predicted.mse:.4g} per coordinate of the sum = noise {predicted.noise:.3g} + "
                 f"rounding {predicted.rounding:.3g} + "
                 f"wrapping {predicted.wrap:.3g}{bias}",
@@ -147,7 +154,7 @@ class Plan:
     def around(
         cls,
         target: PrivacyTarget,
-        cohort: Cohort,
+        cohort: Cohort | Silos,
         rounds: int,
         mechanism: Mechanism,
         bound: str,
@@ -174,7 +181,7 @@ class Plan:
             rounds=rounds,
             mechanism=mechanism,
             report=report,
-            predicted=mechanism.predicted_error(cohort.expected, alignment),
+            predicted=predicted_error(mechanism, cohort, alignment),
             alignment=alignment,
             slack=slack,
             central_gaussian_mse=unit * central**2,
@@ -187,7 +194,7 @@ class Plan:
             {
                 "format": FORMAT,
                 "target": asdict(self.target),
-                "cohort": asdict(self.cohort),
+                "cohort": self.cohort.to_dict(),
                 "rounds": self.rounds,
                 "alignment": self.alignment,
                 "mechanism": self.mechanism.to_dict(),
@@ -215,7 +222,7 @@ class Plan:
                 raise InvalidInput(f"a plan has no {', '.join(sorted(odd))}; make it anew")
             plan = cls.around(
                 PrivacyTarget(**data["target"]),
-                Cohort(**data["cohort"]),
+                contributors_from_dict(data["cohort"]),
                 data["rounds"],
                 mechanism_from_dict(data["mechanism"]),
                 data["bound"],
@@ -229,9 +236,14 @@ class Plan:
             raise InvalidInput(
                 f"this is not a skelmix plan ({type(error).__name__}: {error}); make it anew"
             ) from error
-        if not plan.report.epsilon <= min(stated, plan.target.epsilon) * (1 + 1e-6):
+        if not (plan.report.epsilon <= stated * (1 + 1e-6) and plan.meets_target(1e-6)):
             raise InvalidInput(
                 f"the plan states ε = {stated:.6g}, but its mechanism gives {plan.report.epsilon:.6g}: "
                 "do not use it, make it anew"
             )
         return plan
+
+
+def predicted_error(mechanism: Mechanism, cohort: Cohort | Silos, alignment: float) -> PredictedError:
+    """The error of an expected round's sum when every vector is as long as the clip allows."""
+    return mechanism.predicted_error(cohort.uploads, alignment, vectors=cohort.divisor)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from skelmix import validation
+from skelmix.accounting.gaussian.participation import largest_mu_against_aggregator
 from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms import Mechanism
@@ -13,7 +14,9 @@ from skelmix.mechanisms.bounds import BOUNDS, Bound
 from skelmix.mechanisms.registry import MECHANISMS
 from skelmix.noise.entropy import system_entropy
 from skelmix.planning.central import central_multiplier
-from skelmix.planning.cohort import Cohort, PrivacyTarget
+from skelmix.planning.cohort import Cohort
+from skelmix.planning.silos import Silos
+from skelmix.planning.target import PrivacyTarget
 
 #: what a user may ask for as `bound`; each name is a bound, or "tight" for the best certified one
 BOUND_NAMES = ("tight", "rdp", "gdp", "flat", "paper")
@@ -24,7 +27,7 @@ class PlanRequest:
     """The arguments of `plan`, checked (`InvalidInput`), and a rotation that no one could know before."""
 
     target: PrivacyTarget
-    cohort: Cohort
+    cohort: Cohort | Silos
     rounds: int
     mechanism: str
     dimension: int
@@ -62,14 +65,20 @@ class PlanRequest:
     def noise_target(self) -> PrivacyTarget:
         """The target that the noise has to meet, after what the cohort's size may reveal was paid for."""
         delta = self.cohort.delta_left_for_noise(self.target.delta, self.rounds)
-        return PrivacyTarget(self.target.epsilon, delta)
+        return replace(self.target, delta=delta)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """The bounds to try, the likely best first; of a baseline the literature's own."""
         known = self.kind.known_bounds
+        if self.cohort.unit != "participant":
+            known = self.kind.silo_bounds
+            if not known:
+                raise InvalidInput(
+                    f"mechanism = {self.mechanism!r}: has no bound for records in silos; take 'smm' or 'dgm'"
+                )
         if self.bound == "tight":
-            rivals = [BOUNDS[name] for name in self.kind.rival_bounds or known]
+            rivals = [BOUNDS[name] for name in self.kind.rival_bounds or known if name in known]
             return tuple(bound for bound in rivals if bound.serves(self.schedule, self.noise_target.delta))
         if self.bound in known:
             return (BOUNDS[self.bound],)
@@ -79,10 +88,17 @@ class PlanRequest:
             f"bound = {self.bound!r}: {self.mechanism} has {', '.join(known)}; take one of them or 'tight'"
         )
 
-    @property
+    @cached_property
     def multiplier(self) -> float:
-        """Noise multiplier of the central Gaussian for the target, accounted as this request's bound is."""
-        return central_multiplier(self.noise_target, self.schedule, self.bound in ("rdp", "paper"))
+        """Noise multiplier of a Gaussian that meets the target, accounted as this request's bound is."""
+        target, schedule = self.noise_target, self.schedule
+        enough = central_multiplier(target, schedule, self.bound in ("rdp", "paper"))
+        if target.epsilon_aggregator is None or schedule.secret:
+            return enough
+        largest = largest_mu_against_aggregator(
+            target.epsilon_aggregator, target.delta, schedule.seen_by_aggregator, coin=schedule.contribute
+        )
+        return max(enough, 1 / largest)
 
     def build(self, bound: Bound, scale: float, total_noise: float) -> Mechanism:
         """The mechanism with this scale and noise, with the clip that goes with the bound."""

@@ -13,8 +13,9 @@ from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.bounds import Bound
 from skelmix.planning.calibrate import at_scale, calibrated
 from skelmix.planning.cohort import Cohort
-from skelmix.planning.plans import WRAP_WARNING
+from skelmix.planning.plans import WRAP_WARNING, predicted_error
 from skelmix.planning.request import PlanRequest
+from skelmix.planning.silos import Silos
 
 #: the smallest scale tried, as a fraction of the largest
 _SMALLEST_SCALE = 1e-4
@@ -43,9 +44,9 @@ def at_best_scale(request: PlanRequest) -> tuple[Mechanism, Bound]:
     return at_scale(request, own or _SMALLEST_SCALE * _largest_scale(request))
 
 
-def wraps_too_often(mechanism: Mechanism, cohort: Cohort) -> bool:
+def wraps_too_often(mechanism: Mechanism, cohort: Cohort | Silos) -> bool:
     """Whether noise alone wraps so often that the modulus does more harm than the noise."""
-    bare = mechanism.predicted_error(cohort.expected, 0.0)
+    bare = predicted_error(mechanism, cohort, 0.0)
     return bare.wrap_loss > bare.noise + bare.rounding
 
 
@@ -53,7 +54,8 @@ def bits_too_few_message(request: PlanRequest, mechanism: Mechanism, scale_given
     """Why the bits do not suffice, and remedies that were tried: more bits, or another scale."""
 
     def wrapping(bits: int) -> float:
-        return replace(mechanism, bits=bits).predicted_error(request.cohort.expected, 0.0).wrap_probability
+        wider = replace(mechanism, bits=bits)
+        return predicted_error(wider, request.cohort, 0.0).wrap_probability
 
     def best_scale(bits: int) -> float | None:
         try:
@@ -101,9 +103,8 @@ def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechani
         noise = noise_for(mechanism)
         if not noise < math.inf:
             return _NO_SUM_LEFT
-        predicted = replace(mechanism, total_noise=noise).predicted_error(
-            request.cohort.expected, request.alignment
-        )
+        with_noise = replace(mechanism, total_noise=noise)
+        predicted = predicted_error(with_noise, request.cohort, request.alignment)
         # where wrapping rules, a larger scale looks better only because the sum is lost anyway
         readable = predicted.wrap_loss <= predicted.noise + predicted.rounding
         return predicted.effective_mse if readable else _NO_SUM_LEFT

@@ -101,7 +101,7 @@ def noisy_sum(
     survive. `secure="protocol"` runs secure aggregation in memory; "ideal" adds modulo m directly, which is
     what the protocol computes.
     """
-    need, shares = plan.cohort.min_survivors(sampled), plan.cohort.shares(sampled)
+    need, shares = plan.cohort.roster.min_survivors(sampled), plan.cohort.roster.shares(sampled)
     if survivors < need or shares == 0:
         raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
     mechanism = plan.mechanism
@@ -132,8 +132,8 @@ def _through_protocol(
     return secure_sum(
         np.concatenate([messages, silent]),
         modulus=1 << plan.mechanism.bits,
-        threshold=plan.cohort.min_survivors(sampled),
-        colluding=plan.cohort.colluding,
+        threshold=plan.cohort.roster.min_survivors(sampled),
+        colluding=plan.cohort.roster.colluding,
         dropouts={"masked": range(len(messages), sampled)},
         round=round,
         entropy=entropy,

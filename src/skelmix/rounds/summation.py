@@ -37,7 +37,8 @@ class _Watched:
     """Counts vectors as they pass and, when asked to measure, adds up the true sum."""
 
     def __init__(self, vectors: Iterable[Any], plan: Plan, measure: bool) -> None:
-        self._vectors, self._dimension, self._limit = vectors, plan.mechanism.dimension, plan.cohort.expected
+        self._vectors, self._dimension = vectors, plan.mechanism.dimension
+        self._limit = plan.cohort.uploads
         self.count = 0
         self.total = np.zeros(self._dimension) if measure else None
 
@@ -82,7 +83,7 @@ def private_sum(
         >>> result.estimate.shape, result.participants
         ((8,), 10)
     """
-    mechanism, cohort = plan.mechanism, plan.cohort
+    mechanism, cohort = plan.mechanism, plan.cohort.roster
     watched = _Watched(vectors, plan, measure)
     shares = cohort.shares(cohort.expected)
     threshold = cohort.min_survivors(cohort.expected)

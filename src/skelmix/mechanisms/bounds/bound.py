@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from skelmix.accounting.gaussian import GaussianCertificate
+    from skelmix.accounting.participations import Participations
     from skelmix.accounting.schedule import Schedule
     from skelmix.mechanisms.base import Mechanism
 
@@ -57,10 +58,39 @@ class Bound(ABC):
         """
 
     @abstractmethod
-    def epsilon_every_round(
-        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    def epsilon_aggregator(
+        self,
+        proved: ProvedEpsilon,
+        mechanism: Mechanism,
+        participations: Participations,
+        contribute: float,
+        delta: float,
     ) -> float:
-        """ε for an adversary who knows that the participant was in every round: nothing is amplified."""
+        """ε for an adversary who sees in which rounds the participant takes part.
+
+        proved: what `epsilon` found, its certificate included. participations: in how many rounds that is.
+        contribute: the probability with which the participant then secretly sends its vector rather than
+        zero.
+        """
+
+    def against_aggregator(
+        self, proved: ProvedEpsilon, mechanism: Mechanism, schedule: Schedule, delta: float
+    ) -> tuple[float, float]:
+        """(ε for an aggregator that draws cohorts as agreed, or with a cap at will; ε for one that picks the
+        participant for every round). Infinite for a trusted aggregator, who sees the vectors themselves."""
+        if not mechanism.distributed:
+            return math.inf, math.inf
+
+        def epsilon(participations: Participations) -> float:
+            found = self.epsilon_aggregator(proved, mechanism, participations, schedule.contribute, delta)
+            return max(proved.epsilon, found)
+
+        every_round = epsilon(schedule.at_will)
+        if schedule.secret:  # it sees no more than observers do
+            return proved.epsilon, every_round
+        if schedule.seen_by_aggregator == schedule.at_will:
+            return every_round, every_round
+        return min(every_round, epsilon(schedule.seen_by_aggregator)), every_round
 
     @abstractmethod
     def least_noise(

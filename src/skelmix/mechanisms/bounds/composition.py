@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from skelmix.accounting import calibration
+from skelmix.accounting.participations import Participations, smallest_cap
 from skelmix.accounting.rdp.closed_form import composed_epsilon
 from skelmix.mechanisms.bounds.bound import Bound, ProvedEpsilon
 
 if TYPE_CHECKING:
     from skelmix.accounting.schedule import Schedule
     from skelmix.mechanisms.base import Mechanism
+
+
+_RARE_SHARE = 0.01
 
 
 class CompositionBound(Bound):
@@ -25,13 +29,25 @@ class CompositionBound(Bound):
     def epsilon(
         self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
     ) -> ProvedEpsilon:
-        rate = schedule.rate if schedule.sampling == "poisson" else 1.0  # no amplification of fixed cohorts
+        # fixed cohorts are not amplified here, the participant's own coin is
+        rate = schedule.rate if schedule.independent else schedule.contribute
         return ProvedEpsilon(composed_epsilon(mechanism.approximate_dp, rate, schedule.rounds, delta), self)
 
-    def epsilon_every_round(
-        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    def epsilon_aggregator(
+        self,
+        proved: ProvedEpsilon,
+        mechanism: Mechanism,
+        participations: Participations,
+        contribute: float,
+        delta: float,
     ) -> float:
-        return composed_epsilon(mechanism.approximate_dp, 1.0, rounds, delta)
+        rare = _RARE_SHARE * delta  # pays for more participations than `most`
+        most, left = participations.most, delta
+        if not participations.fixed:
+            often = smallest_cap(participations.rounds, participations.sampling_probability, rare)
+            if often < most:
+                most, left = often, delta - rare
+        return composed_epsilon(mechanism.approximate_dp, contribute, most, left)
 
     def least_noise(
         self,

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from skelmix.accounting import calibration, gaussian
+from skelmix.accounting.gaussian.participation import aggregator_epsilon
 from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms.bounds.bound import SLACK_SHARE, Bound, ProvedEpsilon, slack_budget
-from skelmix.mechanisms.bounds.renyi import gaussian_curve, rdp_epsilon, unamplified_epsilon
+from skelmix.mechanisms.bounds.renyi import gaussian_curve, known_participation_epsilon, rdp_epsilon
 
 if TYPE_CHECKING:
+    from skelmix.accounting.participations import Participations
     from skelmix.accounting.schedule import Schedule
     from skelmix.mechanisms.base import Mechanism
 
@@ -31,7 +33,7 @@ class GaussianBound(Bound):
     most_noise = 1e8
 
     def serves(self, schedule: Schedule, delta: float) -> bool:
-        return not schedule.amplified or (schedule.sampling == "poisson" and delta >= LEAST_DELTA)
+        return not schedule.amplified or (schedule.independent and delta >= LEAST_DELTA)
 
     def epsilon(
         self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
@@ -45,19 +47,25 @@ class GaussianBound(Bound):
                 delta=delta,
                 rounds=schedule.rounds,
                 sampling_probability=schedule.rate,
-                sampling=schedule.sampling if schedule.amplified else "poisson",
+                sampling="poisson" if schedule.independent else "fixed",
             )
         except PrivacyUnattainable:
             return ProvedEpsilon(math.inf, self)
         return ProvedEpsilon(epsilon, self, certificate=certificate)
 
-    def epsilon_every_round(
-        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    def epsilon_aggregator(
+        self,
+        proved: ProvedEpsilon,
+        mechanism: Mechanism,
+        participations: Participations,
+        contribute: float,
+        delta: float,
     ) -> float:
-        renyi = unamplified_epsilon(mechanism, rounds, delta)
+        renyi = known_participation_epsilon(mechanism, participations, contribute, delta)
         if proved.certificate is None:
             return renyi
-        return min(renyi, gaussian.pld_epsilon(proved.certificate, delta=delta, rounds=rounds))
+        by_certificate = aggregator_epsilon(proved.certificate, participations, delta=delta, coin=contribute)
+        return min(renyi, by_certificate)
 
     def least_noise(
         self,

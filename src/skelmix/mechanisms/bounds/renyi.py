@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from skelmix.accounting import calibration
 from skelmix.accounting.rdp import closed_form, conversion, subsampling
 from skelmix.accounting.rdp.curve import DEFAULT_ORDERS, RdpCurve
+from skelmix.accounting.rdp.participation import aggregator_curve
 from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms.bounds.bound import Bound, ProvedEpsilon
 
 if TYPE_CHECKING:
+    from skelmix.accounting.participations import Participations
     from skelmix.accounting.schedule import Schedule
     from skelmix.mechanisms.base import Mechanism
 
@@ -29,14 +31,19 @@ class RenyiBound(Bound):
         epsilon, order = best_order(
             mechanism,
             lambda curve: rdp_epsilon(curve, schedule, delta),
-            orders_per_order=2 if schedule.amplified and schedule.sampling == "fixed" else 1,
+            orders_per_order=1 if schedule.independent else 2,
         )
         return ProvedEpsilon(epsilon, self, order=order or None)
 
-    def epsilon_every_round(
-        self, proved: ProvedEpsilon, mechanism: Mechanism, rounds: int, delta: float
+    def epsilon_aggregator(
+        self,
+        proved: ProvedEpsilon,
+        mechanism: Mechanism,
+        participations: Participations,
+        contribute: float,
+        delta: float,
     ) -> float:
-        return unamplified_epsilon(mechanism, rounds, delta)
+        return known_participation_epsilon(mechanism, participations, contribute, delta)
 
     def least_noise(
         self,
@@ -79,9 +86,11 @@ class PaperBound(RenyiBound):
 
 def rdp_epsilon(curve: RdpCurve, schedule: Schedule, delta: float) -> tuple[float, int]:
     """(ε, order) of all rounds, each with this Rényi curve before sampling; (inf, 0) without any order."""
-    if schedule.amplified and schedule.sampling == "poisson":
+    if schedule.amplified and schedule.independent:
         curve = subsampling.poisson(curve, schedule.rate)
     elif schedule.amplified:
+        if schedule.contribute < 1:
+            curve = subsampling.poisson(curve, schedule.contribute)
         curve = subsampling.fixed_size(curve, schedule.expected, schedule.population)
     return _converted(curve, schedule.rounds, delta)
 
@@ -91,9 +100,15 @@ def gaussian_curve(mechanism: Mechanism) -> RdpCurve:
     return closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
 
 
-def unamplified_epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
-    """ε of the mechanism's Rényi curve over rounds in all of which the participant is known to be."""
-    return best_order(mechanism, lambda curve: _converted(curve, rounds, delta))[0]
+def known_participation_epsilon(
+    mechanism: Mechanism, participations: Participations, contribute: float, delta: float
+) -> float:
+    """ε by the mechanism's Rényi curve for an adversary who sees when the participant takes part."""
+
+    def epsilon_of(curve: RdpCurve) -> tuple[float, int]:
+        return _converted(aggregator_curve(curve, participations, coin=contribute), 1, delta)
+
+    return best_order(mechanism, epsilon_of)[0]
 
 
 def best_order(

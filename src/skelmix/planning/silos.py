@@ -1,0 +1,106 @@
+"""Silos that hold many records each: the guarantee protects records, also against the aggregator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from skelmix.accounting.schedule import Schedule
+from skelmix.errors import InvalidInput
+from skelmix.planning.cohort import Cohort
+from skelmix.planning.contributors import Contributors
+from skelmix.validation import one_of, whole
+
+
+@dataclass(frozen=True)
+class Silos(Contributors):
+    """Hospitals or banks that hold many records each: privacy for one record, over all silos together.
+
+    count: silos, all of them in every round. records: records in all silos together; a public number, and
+    the guarantee needs that the true total is not smaller. batch: records expected in a round; each silo
+    draws each of its records independently with probability batch/records, afresh in every round and
+    secretly, so one ε holds for observers and aggregator alike. dropout_tolerance: the fraction of silos
+    that may drop out. colluding: other silos that may give their noise to the adversary. unit: "record", or
+    "owner" where a person's records in a silo are drawn and clipped together (records then counts persons).
+
+    Neighbours: one record (owner) added or removed. A person with records in two silos is not covered.
+
+    Example:
+
+        >>> silos = Silos(count=10, records=60_000, batch=240, dropout_tolerance=0.2, colluding=1)
+        >>> silos.sampling_probability, silos.min_survivors(10), int(silos.shares(10))
+        (0.004, 8, 7)
+    """
+
+    count: int
+    records: int
+    batch: int
+    dropout_tolerance: float = 0.0
+    colluding: int = 0
+    unit: str = "record"
+
+    neighbours: ClassVar[str] = "one record of one silo added or removed"
+    sampling: ClassVar[str] = "poisson"
+    contribute: ClassVar[float] = 1.0
+    max_participations: ClassVar[int | None] = None
+
+    def __post_init__(self) -> None:
+        whole(1, count=self.count, records=self.records, batch=self.batch)
+        one_of(("record", "owner"), unit=self.unit)
+        if self.batch > self.records:
+            raise InvalidInput(
+                f"batch = {self.batch}: must be at most records = {self.records}; lower the batch"
+            )
+        self._check_uploads()
+
+    def __str__(self) -> str:
+        return f"{self.count:,} silos, {self.batch:,} of {self.records:,} {self.unit}s per round"
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "cohort": None,
+            "population": None,
+            "contribute": 1.0,
+            "max_participations": None,
+            "silos": self.count,
+            "records": self.records,
+            "batch": self.batch,
+        }
+
+    @property
+    def roster(self) -> Cohort:
+        """All silos, in every round."""
+        return Cohort.everyone(self.count, dropout_tolerance=self.dropout_tolerance, colluding=self.colluding)
+
+    @property
+    def uploads(self) -> int:
+        return self.count
+
+    @property
+    def divisor(self) -> float:
+        return float(self.batch)
+
+    @property
+    def members(self) -> int:
+        return self.records
+
+    @property
+    def sampling_probability(self) -> float:
+        """Probability that a given record is in a given round."""
+        return self.batch / self.records
+
+    def schedule(self, rounds: int) -> Schedule:
+        return Schedule(rounds, "poisson", self.batch, self.records, secret=True)
+
+
+def contributors_from_dict(data: Any) -> Cohort | Silos:
+    """What `Contributors.to_dict` described; unknown kinds and fields raise `InvalidInput`."""
+    kinds: dict[str, type[Cohort] | type[Silos]] = {"cohort": Cohort, "silos": Silos}
+    fields = dict(data) if isinstance(data, dict) else {}
+    kind = kinds.get(str(fields.pop("kind", None)))
+    if kind is None:
+        raise InvalidInput(f"cohort: must be an object whose kind is one of {', '.join(kinds)}")
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise InvalidInput(f"cohort: {error}") from error
