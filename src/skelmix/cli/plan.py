@@ -106,7 +106,7 @@ def _comparison(rows: list[dict[str, Any]]) -> RenderableType:
             f"{row['scale']:.4g}",
             f"{row['noise']:.4g}",
             f"{predicted['mse']:.4g}",
-            f"{predicted['unbiased'] / row['central_gaussian_mse']:.3f}",
+            f"{predicted['effective_mse'] / row['central_gaussian_mse']:.3f}",
             f"{predicted['wrap_probability']:.2g}",
         )
     reasons = [f"{row['mechanism']}: {row['error']}" for row in rows if "error" in row]

@@ -82,7 +82,7 @@ class PlanRequest:
             return tuple(bound for bound in rivals if bound.serves(self.schedule, self.noise_target.delta))
         if self.bound in known:
             return (BOUNDS[self.bound],)
-        if self.bound in ("paper", "rdp"):
+        if self.bound in ("paper", "rdp") and self.bound not in self.kind.known_bounds:
             return (BOUNDS[known[-1]],)
         raise InvalidInput(
             f"bound = {self.bound!r}: {self.mechanism} has {', '.join(known)}; take one of them or 'tight'"

@@ -1,0 +1,56 @@
+"""Plans for records in silos: one ε for observers and aggregator, the noise of the central mechanism."""
+
+import pytest
+
+import skelmix as sk
+from skelmix.errors import InvalidInput
+
+TARGET = sk.PrivacyTarget(3.0, 1e-6)
+JOB = dict(dimension=63_610, bits=8, rounds=1_000, alignment=0.02)
+
+
+def test_one_epsilon_for_observers_and_aggregator():
+    plan = sk.plan(TARGET, cohort=sk.Silos(10, 60_000, 240), **JOB)
+    assert plan.report.epsilon_aggregator == plan.report.epsilon <= 3.0
+    assert plan.report.unit == "record"
+    assert plan.report.modelled == ""
+    assert "one record of one silo added or removed" in str(plan)
+
+
+def test_the_noise_of_the_sum_is_that_of_the_participant_level_plan():
+    silos = sk.plan(TARGET, cohort=sk.Silos(10, 60_000, 240), scale=40.0, **JOB)
+    people = sk.plan(TARGET, cohort=sk.Cohort(240, 60_000), scale=40.0, **JOB)
+    assert silos.mechanism.total_noise == pytest.approx(people.mechanism.total_noise, rel=1e-3)
+    assert silos.predicted.rounding < people.predicted.rounding
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "ddg", "cpsgd", "gaussian"])
+def test_mechanisms_without_a_bound_at_any_base_point_are_refused(mechanism):
+    with pytest.raises(InvalidInput, match="silos"):
+        sk.plan(TARGET, cohort=sk.Silos(10, 60_000, 240), mechanism=mechanism, **JOB)
+
+
+def test_the_papers_bound_is_refused():
+    with pytest.raises(InvalidInput, match="bound"):
+        sk.plan(TARGET, cohort=sk.Silos(10, 60_000, 240), bound="paper", **JOB)
+
+
+def test_a_plan_for_silos_travels():
+    plan = sk.plan(TARGET, cohort=sk.Silos(10, 60_000, 240, 0.2, 1), **JOB)
+    again = sk.Plan.from_json(plan.to_json())
+    assert again == plan
+    summary = again.summary()
+    assert (summary["unit"], summary["silos"], summary["records"], summary["batch"]) == (
+        "record",
+        10,
+        60_000,
+        240,
+    )
+
+
+@pytest.mark.parametrize(
+    "bad", [dict(count=0), dict(batch=70_000), dict(records=0), dict(colluding=10), dict(unit="hospital")]
+)
+def test_silos_that_make_no_sense_are_refused(bad):
+    with pytest.raises(InvalidInput):
+        sk.Silos(**(dict(count=10, records=60_000, batch=240) | bad))
