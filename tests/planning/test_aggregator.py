@@ -1,6 +1,8 @@
 """ε against the aggregator: random participations, a coin, a cap, and a target for it."""
 
 
+import math
+
 import pytest
 from scipy.stats import binom, norm
 
@@ -19,7 +21,7 @@ def plan(target=TARGET, cohort=COHORT, **more):
 
 
 def gaussian_delta(mu, epsilon):
-    return norm.cdf(mu / 2 - epsilon / mu) - 2.718281828459045**epsilon * norm.cdf(-mu / 2 - epsilon / mu)
+    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
 
 
 @pytest.fixture(scope="module")
