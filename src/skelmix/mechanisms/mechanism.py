@@ -227,6 +227,8 @@ class IntegerMechanism(Mechanism):
             dimension=self.padded_dimension,
             bits=self.bits,
             alignment=alignment,
+            keep=self.keep,
+            radius=self.radius,
             **self._clip_effects(),
         )
 
