@@ -1,9 +1,10 @@
 """How accurate a decoded sum will be, before anyone sends anything.
 
 Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping (less what it takes of
-the first two), and for the paper's clip the bias of its shrinkage. A rotated, scaled coordinate of a vector
-of norm a is close to N(0, (γa)²/d), the only approximation made here. Nothing in this file is part of a
-privacy claim.
+the first two), the bias of a clip that shrinks, and when fewer coordinates are sent than there are, the
+variance of that sketch. A rotated vector of norm a is taken for one in a random direction: its coordinates,
+scaled, are close to N(0, (γa)²/d), and a subset of k of them has the share Beta(k/2, (d-k)/2) of its squared
+length. Nothing in this file is part of a privacy claim.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import betainc, betaincc, betaln, ndtr
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,21 @@ class PredictedError:
     the number. The sum is lost then all the same; `wrap_loss` says how much."""
     bias: float = 0.0
     kept_length: float = 1.0
-    """Fraction of the true sum's length that survives clipping (below 1 only for the paper's clip)."""
+    """Fraction of the true sum's length that survives clipping: below 1 for the paper's clip, and where the
+    kept coordinates of a vector are clipped."""
     touched: float = 0.0
     """Fraction of coordinates that the L-infinity clip moves."""
     wrap_probability: float = 0.0
     """Probability that a coordinate of the sum wraps around the modulus."""
     wrap_loss: float = 0.0
     """Mean square of what the modulus takes from a coordinate, sum and noise together; never negative."""
+    sketch: float = 0.0
+    """Variance of sending a random subset of the coordinates: it grows with the length of the sum."""
 
     @property
     def mse(self) -> float:
         """The parts together, never negative: they cancel where wrapping rules, and floats with them."""
-        return max(0.0, self.noise + self.rounding + self.wrap + self.bias)
+        return max(0.0, self.noise + self.rounding + self.wrap + self.bias + self.sketch)
 
     @property
     def effective_mse(self) -> float:
@@ -55,7 +59,7 @@ class PredictedError:
         The mean squared error itself would praise a modulus that wraps everything: it bounds the noise,
         and nothing of the sum is left.
         """
-        return self.noise + self.rounding + self.wrap_loss + self.bias
+        return self.noise + self.rounding + self.wrap_loss + self.bias + self.sketch
 
     def to_dict(self) -> dict[str, float]:
         """Every field, with `mse` and `effective_mse`."""
@@ -85,6 +89,25 @@ def sum_norm(participants: float, norm: float, alignment: float) -> float:
     return norm * math.sqrt(participants * (1 + max(0.0, participants - 1) * alignment))
 
 
+def subset_moments(keep: int, dimension: int, reach: float) -> tuple[float, float]:
+    """What a clip at `reach` times a vector's norm leaves of `keep` of its coordinates: fractions of their
+    length and of their squared norm, each 1 without a clip. The vector has a random direction.
+
+    With B ~ Beta(k/2, (d-k)/2), the subset's share of the squared norm, they are (d/k)·E[min(B, reach·√B)]
+    and (d/k)·E[min(B, reach²)].
+    """
+    cut = reach * reach
+    if cut >= 1:
+        return 1.0, 1.0
+    if keep == dimension:
+        return reach, cut
+    a, b = keep / 2, (dimension - keep) / 2
+    inside = float(betainc(a + 1, b, cut))  # d/k·E[B; B < cut]
+    root = math.exp(betaln(a + 0.5, b) - betaln(a, b)) * float(betaincc(a + 0.5, b, cut))  # E[√B; B > cut]
+    outside = float(betaincc(a, b, cut))
+    return inside + dimension / keep * reach * root, inside + dimension / keep * cut * outside
+
+
 def predict(
     *,
     noise_variance: float,
@@ -97,6 +120,8 @@ def predict(
     roundings: float | None = None,
     shrink_to: float | None = None,
     linf: float = math.inf,
+    keep: int | None = None,
+    radius: float = math.inf,
 ) -> PredictedError:
     """The error of a sum over `participants` vectors of norm `norm`, coded with scale γ into `bits` bits.
 
@@ -104,43 +129,60 @@ def predict(
     roundings: how many uploads are rounded, if not one per vector: in a silo many vectors share one, a
     participant without a vector rounds nothing.
     shrink_to: the c of the paper's clip (Algorithm 5), when that clip is used. linf: the L-infinity clip on
-    the integer grid.
+    the integer grid. keep: how many coordinates are sent, None for all. radius: the L2 clip of those, on the
+    integer grid.
     """
     deviation = scale * norm / math.sqrt(dimension)
-    x, weight = _normal_grid()
-    x = deviation * x
-    y, kept, spread = x, 1.0, 0.0
-    if shrink_to is not None or linf < x[0]:
-        if shrink_to is not None:
-            y = _shrunk(x, float(weight @ _helper(x)), shrink_to / dimension)
-        y = np.minimum(y, linf)
-        kept = float((weight * x) @ y) / float(weight @ x**2)
-        spread = participants * max(0.0, float(weight @ y**2) - kept**2 * deviation**2)
-    p = y - np.floor(y)
-    # a wide coordinate has a uniform fraction, which the grid is too coarse to see
+    sent = dimension if keep is None else keep
+    left = subset_moments(sent, dimension, radius / (scale * norm)) if keep else (1.0, 1.0)
+    kept, second, rounding, touched = _after_clips(deviation, *left, shrink_to, dimension, linf)
+    # What a clip leaves of a vector is kept·x plus a part uncorrelated with x. The covariance of two such
+    # parts, of vectors with cosine ρ, has ρ³ and higher odd powers: a clip is odd, the first is in `kept`.
+    together = participants * (1 + max(0.0, participants - 1) * alignment**3)
+    spread = together * max(0.0, second - kept**2) * deviation**2
     if roundings is not None and roundings < participants:  # each upload rounds a sum of several vectors
-        per_upload = participants / roundings
-        rounding = roundings * _mean_rounding(sum_norm(per_upload, deviation, alignment))
+        rounding = roundings * _mean_rounding(sum_norm(participants / roundings, deviation, alignment))
     else:
-        rounding = participants * (1 / 6 if deviation > 10 else float(weight @ (p * (1 - p))))
+        rounding *= participants
     signal = scale**2 * sum_norm(participants, norm, alignment) ** 2 / dimension
     # Before wrapping, a coordinate of the decoded sum is S = signal + error. Both are about Gaussian, so the
     # error is c·S plus a part independent of S, with c = Cov(error, S)/Var(S). Decoding gives S - W, so
     # E[(error - W)²] = E[error²] + E[W²] - 2c·E[S·W].
     variance = noise_variance + rounding + spread + kept**2 * signal
     lost, shared, probability = wrap_moments(math.sqrt(variance), 2**bits)
-    covariance = noise_variance + rounding + spread - kept * (1 - kept) * signal
+    # What is decoded of a sent coordinate counts d/k times, and its square spreads over d/k coordinates.
+    times = dimension / sent
+    covariance = times * variance - kept * signal
     unit = scale**2
     return PredictedError(
-        noise=noise_variance / unit,
-        rounding=rounding / unit,
-        wrap=(lost - 2 * (covariance / variance if variance else 0.0) * shared) / unit,
-        bias=((1 - kept) ** 2 * signal + spread) / unit,
+        noise=times * noise_variance / unit,
+        rounding=times * rounding / unit,
+        wrap=(times * lost - 2 * (covariance / variance if variance else 0.0) * shared) / unit,
+        bias=((1 - kept) ** 2 * signal + times * spread) / unit,
         kept_length=kept,
-        touched=float(weight @ (x > linf)),
+        touched=touched,
         wrap_probability=probability,
-        wrap_loss=lost / unit,
+        wrap_loss=times * lost / unit,
+        sketch=(times - 1) * kept**2 * signal / unit,
     )
+
+
+def _after_clips(
+    deviation: float, kept: float, second: float, shrink_to: float | None, dimension: int, linf: float
+) -> tuple[float, float, float, float]:
+    """What the clip of the coordinates leaves after that of the subset, which left (kept, second): the
+    fractions of a vector's length and squared norm, E[p(1-p)] of its coordinates, and how many it moves."""
+    x, weight = _normal_grid()
+    x = deviation * math.sqrt(second) * x
+    y = x if shrink_to is None else _shrunk(x, float(weight @ _helper(x)), shrink_to / dimension)
+    if y is not x or linf < x[0]:
+        y = np.minimum(y, linf)
+        kept *= float((weight * x) @ y) / float(weight @ x**2)
+        second *= float(weight @ y**2) / float(weight @ x**2)
+    p = y - np.floor(y)
+    # a wide coordinate has a uniform fraction, which the grid is too coarse to see
+    rounding = 1 / 6 if deviation > 10 else float(weight @ (p * (1 - p)))
+    return kept, second, rounding, float(weight @ (x > linf))
 
 
 def _mean_rounding(deviation: float) -> float:
