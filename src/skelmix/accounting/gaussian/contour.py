@@ -30,10 +30,7 @@ _DECAY = 3.5  # the integrals end at Ω with Ω·s = this
 _FINE, _COARSE = 0.02, 0.2  # widths of the intervals of ω, in units of 1/mu
 _FINE_END = 10.0  # the Gaussian factor is e^-50 there
 GRID = 0.2  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
-_FINE_GRID, _FINE_GRID_END = (
-    0.05,
-    9.0,
-)  # where the Gaussian factor still matters: up to this ω, in units of 1/mu
+_FINE_GRID, _FINE_GRID_END = 0.05, 9.0  # the same up to this ω, in units of 1/mu, where decay is slow
 _MOST_SHRINKS = 40  # of what the series are used for; far below any x that matters
 _SEGMENT = 1.35  # the middle range is cut into segments of ω with this ratio
 

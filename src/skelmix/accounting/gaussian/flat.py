@@ -153,8 +153,8 @@ def _refuse_hopeless(law: Law, linf: float) -> None:
         )
     if law.variance > _MOST_TILTED and linf > _LARGEST_LINF_AT_MANY_LEVELS * deviation:
         raise PrivacyUnattainable(
-            f"noise of variance {law.variance:.4g} has too many levels for linf = {linf:.4g}; use bound='gdp', "
-            "which costs 3 % at most here, or a smaller scale"
+            f"noise of variance {law.variance:.4g} has too many levels for linf = {linf:.4g}: "
+            "use bound='gdp', which costs 3 % at most here, or a smaller scale"
         )
     if linf > _LARGEST_LINF * deviation:
         raise PrivacyUnattainable(

@@ -96,7 +96,7 @@ class TiltedExpansion:
             if abs(size) > 0.01:
                 moment = float(mass @ (np.expm1(u * logs) - u * lift))
                 found[i] = min(self.chi2, 2 * math.log1p(moment) / (size * x * x))
-        return np.maximum(found, 0.5 * self.chi2)
+        return np.asarray(np.maximum(found, 0.5 * self.chi2))
 
     def _index(self, u: float) -> int:
         return int(np.flatnonzero(self.lines == u)[0])
@@ -107,7 +107,7 @@ class TiltedExpansion:
         return self.chi2 - float(min(piece.squares[line] for piece in self.pieces))
 
     def error(self, u: float, omega: FloatArray) -> FloatArray:
-        """e(t) at t = u + iω for one u of `lines` and ω >= 0; grows with ω; infinite where nothing is proved."""
+        """e(t) at t = u + iω for a u of `lines`, ω >= 0; grows with ω; infinite where nothing is proved."""
         line, worst = self._index(u), np.zeros(omega.shape)
         for piece in self.pieces:
             raise_to(

@@ -140,7 +140,10 @@ def coefficients(  # pragma: no cover
             following[m + 1] += choose[m] / (scale * (j + 1))
         choose = following
     total[0, 0] -= 1.0
-    return np.abs(total).sum(axis=0)
+    bound = np.zeros(size)
+    for i in range(powers):
+        bound += np.abs(total[i])
+    return bound
 
 
 @njit(cache=True, nogil=True)
