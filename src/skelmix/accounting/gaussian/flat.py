@@ -68,9 +68,10 @@ def flat_certificate(
     """Every x with ‖x‖₂ <= radius and ‖x‖_∞ <= linf, in scaled units; `law` is that of the summed noise.
 
     mu = radius·χ·√(1+κ²)·(1+η'): χ² = E[(f(k-1)/f(k) - 1)²], κ the smoothing, η' what the contour integrals
-    leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf well below radius
-    (many coordinates): raises `PrivacyUnattainable` where it proves nothing, with what to do. `dimension` is
-    for the record: the bound does not depend on it.
+    leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf below the noise's
+    deviation and noise several integers wide where linf is near it: raises `PrivacyUnattainable` where it
+    proves nothing, with what to do. `dimension` is for the record: the bound does not depend on it. It holds
+    for a record on top of any sum too: each contour pays for the larger error of Re t = u and Re t = 1 - u.
     """
     non_negative(radius=radius)
     positive(linf=linf)
