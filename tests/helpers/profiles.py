@@ -22,6 +22,18 @@ def pair(law, x, reach):
     return law.pmf(k), (1 - p) * law.pmf(k - s) + p * law.pmf(k - s - 1)
 
 
+def silo_pair(law, base, x, reach):
+    """(without, with) a record x on top of the rest of its silo: base and base + x, each rounded at random,
+    plus noise."""
+    k = np.arange(-reach, reach + 1)
+
+    def rounded(value):
+        s, p = math.floor(value), value - math.floor(value)
+        return (1 - p) * law.pmf(k - s) + p * law.pmf(k - s - 1)
+
+    return rounded(base), rounded(base + x)
+
+
 def product_pair(law, xs, reach):
     """The pair of a few coordinates, enumerated."""
     first, second = np.ones(1), np.ones(1)
@@ -37,15 +49,15 @@ def hockey_stick(p, q, epsilons):
 
 
 def convolved_profiles(law, coordinates, epsilons, reach, grid=2e-4, cells=2**18):
-    """(H_ε(P_x‖P_0), H_ε(P_0‖P_x)) for coordinates [(x, how many)], by convolution of the privacy loss under
-    P_0.
+    """(H_ε(with‖without), H_ε(without‖with)) for coordinates [(x, how many)] or [(x, how many, base)], by
+    convolution of the privacy loss under the law without x. The base is 0 unless given; -x reverses the pair.
 
     Each loss is split between its neighbours on the grid so that P_0 and P_x both keep their mass: a slightly
     more informative pair, too large by about n·grid²/8 in mu².
     """
     spectrum = np.ones(cells // 2 + 1, dtype=complex)
-    for x, count in coordinates:
-        p, q = pair(law, x, reach)
+    for x, count, *base in coordinates:
+        p, q = silo_pair(law, base[0], x, reach) if base else pair(law, x, reach)
         keep = p > 1e-40
         p, ratio = p[keep], (q / np.where(p > 0, p, 1))[keep]
         cell = np.floor(np.log(ratio) / grid).astype(int)

@@ -3,7 +3,8 @@
 Neighbours differ in one participant's vector x against the zero vector; P_x is the law of the stochastically
 rounded x plus the summed noise. A certificate says that N(0,1) against N(mu,1) dominates P_0 against P_x,
 both ways round, once P_x (and only P_x) has been moved by at most `slack` in total variation. The proofs are
-in docs/explanation/gaussian-certificates.md.
+in docs/explanation/gaussian-certificates.md. The same numbers hold for one record on top of any sum of
+others, with the law that includes the record as the moved one: docs/explanation/any-base-point.md.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def gdp_certificate(law: Law, radius: float, dimension: int, slack: float) -> Ga
     clipped.
 
     `law` is that of the summed noise, `slack` in (0, 1) the total variation that a round may cost: the cut is
-    placed so that √dimension·radius·δ₁ <= slack. Raises `PrivacyUnattainable` where the noise is too small
-    for the radius.
+    placed so that √dimension·radius·δ₁ <= slack; δ₁ = 2·S(K-1) pays for either orientation of a coordinate.
+    Raises `PrivacyUnattainable` where the noise is too small for the radius.
     """
     non_negative(radius=radius)
     probability(slack=slack)

@@ -3,7 +3,8 @@
 For Re t = u the divergence of the product pair, given one more observation N(0,1) against N(s,1), is an
 integral of E[Π r_{x_j}^t]·exp((t²-t)s²/2)·e^(ε(1-t))/(t(t-1)) over the line; so is the Gaussian's.
 `contour_errors` bounds the integral of the modulus of the difference in three ranges of ω = Im t: by
-`Expansion.error`; by a bound on |E r_x^t| on a grid with a Lipschitz constant; and by the smoothing alone.
+`Expansion.error` and `TiltedExpansion.error`; by a bound on |E r_x^t| on a grid with a Lipschitz constant;
+and by the smoothing alone.
 Proof: docs/explanation/gaussian-certificates.md, section 3.
 """
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from skelmix.accounting.gaussian.expansion import Expansion, Ratios
 from skelmix.accounting.gaussian.level_sums import tilted_modulus
+from skelmix.accounting.gaussian.tilted import TiltedExpansion
 
 FloatArray = NDArray[np.float64]
 
@@ -27,7 +29,8 @@ STEP = 1.0  # between the real parts of contours, in units of 1/mu
 _DECAY = 3.5  # the integrals end at Ω with Ω·s = this
 _FINE, _COARSE = 0.02, 0.2  # widths of the intervals of ω, in units of 1/mu
 _FINE_END = 10.0  # the Gaussian factor is e^-50 there
-_GRID = 0.2  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
+GRID = 0.2  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
+_FINE_GRID, _FINE_GRID_END = 0.05, 9.0  # the same up to this ω, in units of 1/mu, where decay is slow
 _MOST_SHRINKS = 40  # of what the series are used for; far below any x that matters
 _SEGMENT = 1.35  # the middle range is cut into segments of ω with this ratio
 
@@ -39,7 +42,9 @@ class Contour:
     offset: float
     nodes: FloatArray  # of ω, from 0
     error: FloatArray  # radius²·e(t) at nodes[1:], the larger of both lines; finite
+    distance: FloatArray  # |t² - t|, so that error/distance is a bound on the interval before nodes[1:]
     on_axis: float  # radius²·e(u)
+    reduction: float = 0.0  # the Gaussians that the release is compared with have mu² less by up to this
 
     @property
     def start(self) -> float:
@@ -47,21 +52,29 @@ class Contour:
         return float(self.nodes[-1]) if len(self.nodes) else 0.0
 
 
-def contour(expansion: Expansion, radius: float, mu: float, offset: float) -> Contour:
+def contour(
+    expansion: Expansion, radius: float, mu: float, offset: float, tilted: TiltedExpansion | None = None
+) -> Contour:
     """As far in ω as the series prove that the integrand is small."""
-    longest = 1.4 / expansion.c + _FINE_END / mu
+    longest = min(1.4 / expansion.c + _FINE_END / mu, tilted.end if tilted else math.inf)
     nodes = np.concatenate(
         [np.arange(0.0, _FINE_END, _FINE), np.arange(_FINE_END, max(longest * mu, 2 * _FINE_END), _COARSE)]
     )
     nodes = nodes / mu
-    error = np.zeros(len(nodes))
+    error, reduction = np.zeros(len(nodes)), 0.0
     for u in {0.5 + offset, 0.5 - offset}:
         error = np.maximum(error, expansion.error(u + 1j * nodes))
+        if tilted:
+            error = np.maximum(error, tilted.error(u, nodes))
+            reduction = max(reduction, radius**2 * tilted.reduction(u))
     error *= radius**2
     # stop where the error outweighs the Gaussian's decay: the middle range has a better bound from there
     hopeless = ~((nodes * mu < 4) | (error < (nodes * mu) ** 2 / 4)) | ~np.isfinite(error)
     count = int(np.argmax(hopeless)) if hopeless.any() else len(nodes)
-    return Contour(offset, nodes[:count], error[1:count], float(error[0]))
+    distance = np.hypot(offset**2 - 0.25 - nodes**2, 2 * offset * nodes)  # |t² - t|, grows with ω
+    # the expansion's own error/|t² - t| grows with ω; of the other only both parts do
+    distance = distance[: max(count - 1, 0)] if tilted else distance[1:count]
+    return Contour(offset, nodes[:count], error[1:count], distance, float(error[0]), reduction)
 
 
 def contour_end(smoothing: float) -> float:
@@ -72,15 +85,21 @@ def contour_end(smoothing: float) -> float:
 def _series_integral(line: Contour, mu_squared: float, end: float) -> float:
     """Upper sum of exp(-ω²mu²/2)·(exp(radius²e) - 1)/|t² - t| as far as the series go.
 
-    On each interval of ω the Gaussian factor is largest on the left; (exp(radius²e) - 1)/|t² - t| grows with
-    ω: the right.
+    On each interval of ω the Gaussian factor is largest on the left, exp(radius²e) - 1 on the right; |t² - t|
+    is taken where `contour` says.
     """
     inside = line.nodes[:-1] < end
     left, right, error = line.nodes[:-1][inside], line.nodes[1:][inside], line.error[inside]
-    distance = np.hypot(line.offset**2 - 0.25 - right**2, 2 * line.offset * right)  # |t² - t|
     with np.errstate(over="ignore"):
-        body = np.exp(error - left**2 * (mu_squared / 2)) * -np.expm1(-error) / distance
+        body = np.exp(error + _gaussian(line, left, mu_squared)) * -np.expm1(-error) / line.distance[inside]
     return float((body * (right - left)).sum())
+
+
+def _gaussian(line: Contour, omega: FloatArray, mu_squared: float) -> FloatArray:
+    """ln |exp((t²-t)m²/2)| - (u²-u)·mu²/2 for the worst m² in [mu² - reduction, mu²]; falls with ω."""
+    return -(omega**2) * (mu_squared / 2) + np.maximum(
+        0.0, (omega**2 + 0.25 - line.offset**2) * (line.reduction / 2)
+    )
 
 
 def series_error(line: Contour, mu: float) -> float:
@@ -108,8 +127,9 @@ def contour_errors(
     for line, integral in zip(lines, integrals.tolist(), strict=True):
         integral += _series_integral(line, total2, end)
         # beyond Ω only the smoothing is used: |E r^t| <= E r^u <= exp(radius²(A(u) + e(u)))
-        integral += (math.exp(min(line.on_axis, 700.0)) + 1) * math.exp(-((end * smoothing) ** 2) / 2) / end
         real = line.offset**2 - 0.25  # u² - u
+        beyond = (math.exp(min(line.on_axis, 600.0)) + 1) * math.exp(max(0.0, -real * line.reduction / 2))
+        integral += beyond * math.exp(-((end * smoothing) ** 2) / 2) / end
         possible = 0 < integral < math.inf
         errors.append(real * total2 / 2 + math.log(integral / math.pi) if possible else math.inf)
     return np.array(errors)
@@ -121,14 +141,22 @@ class Middle:
     """
 
     def __init__(
-        self, values: Ratios, b: float, start: float, end: float, highest: float, near: Middle | None = None
+        self,
+        values: Ratios,
+        b: float,
+        start: float,
+        end: float,
+        highest: float,
+        near: Middle | None = None,
+        mu: float = math.inf,
     ) -> None:
         count = max(1, math.ceil(math.log(end / start) / math.log(_SEGMENT)))
         edges = np.geomspace(start, end, count + 1).tolist()
         self.segments: list[_Segment] = []
         shrinks = near.segments[0].shrinks if near else 0
         for low, high in itertools.pairwise(edges):
-            self.segments.append(_Segment(values, b, low, high, highest, shrinks))
+            grid = _FINE_GRID if low * mu < _FINE_GRID_END else GRID
+            self.segments.append(_Segment(values, b, low, high, highest, shrinks, grid))
             shrinks = self.segments[-1].shrinks
 
     def integrals(
@@ -150,7 +178,7 @@ class Middle:
                 offset = np.array([[lines[i].offset] for i in chosen])
                 worst = segment.log_bound(offset[:, 0], left, right)
                 real = offset**2 - 0.25
-                gaussian = -(left**2) * mu**2 / 2
+                gaussian = np.array([_gaussian(lines[i], left, mu**2) for i in chosen])
                 product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
                 distance = np.hypot(real - left**2, 2 * offset * left)
                 body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
@@ -166,7 +194,9 @@ class _Segment:
     from `near`, the shrinks of a neighbouring segment.
     """
 
-    def __init__(self, values: Ratios, b: float, low: float, high: float, highest: float, near: int) -> None:
+    def __init__(
+        self, values: Ratios, b: float, low: float, high: float, highest: float, near: int, grid: float
+    ) -> None:
         self.low, self.high = low, high
         self.mass = values.mass
         self.error = 0.0 if values.table.sharp else 2 * values.table.error  # relative, of masses and ratios
@@ -180,14 +210,14 @@ class _Segment:
 
         def good(shrinks: int) -> bool:
             found = series(shrinks)
-            return bool((found.error(corners) <= -0.5 * found.gaussian(corners).real).all())
+            return bool((found.error(corners) <= 0.25 * values.chi_square * low**2).all())
 
-        falling = bool(((corners * corners - corners).real < 0).all())  # else e cannot be below -Re A/2
-        self.shrinks = _first(good, near) if falling else _MOST_SHRINKS
+        self.shrinks = _first(good, near)
         self.series = series(self.shrinks)
+        self.whole = series(0) if widest == b else None
         self.split = widest * 0.8**self.shrinks
-        self.width = _GRID / (b * chi)
-        self.spans = list(self._spans(values, b, _GRID / (chi * math.hypot(high, highest))))
+        self.width = grid / (b * chi)
+        self.spans = list(self._spans(values, b, grid / (chi * math.hypot(high, highest))))
 
     def _spans(self, values: Ratios, b: float, width: float) -> Iterator[tuple[float, float, FloatArray]]:
         """(low, high, rows) for pieces of (split, b] inside unit cells, at most `width`; rows ln r in the
@@ -221,6 +251,11 @@ class _Segment:
             margin = (1e-10 + self.error * (1 + size * high)) * np.maximum(total, 1.0)[:, None]
             log = np.log(modulus + change + margin)
             bound = np.maximum(bound, np.where(log < 0, log / high**2, log / low**2))
+        if (
+            self.whole
+        ):  # the series for all of (0, b]: better on the inner lines, where few levels spoil the grid
+            other = self.whole.gaussian(u + 1j * left).real + self.whole.error(u + 1j * right)
+            bound = np.minimum(bound, other)
         return np.asarray(np.maximum(*np.split(bound, 2)))
 
 

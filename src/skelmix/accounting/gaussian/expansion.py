@@ -81,10 +81,10 @@ class Ratios:
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
-    """As far out as the masses are above 1e-50, so that shifts by up to `largest_shift` stay inside the
+    """As far out as the masses are above 1e-100, so that shifts by up to `largest_shift` stay inside the
     table.
     """
-    reach = min(table.reach - 1 - largest_shift, int(np.count_nonzero(table.mass > 1e-50)))
+    reach = min(table.reach - 1 - largest_shift, int(np.count_nonzero(table.mass > 1e-100)))
     half = table.mass[: reach + 1]
     return Ratios(np.concatenate([half[:0:-1], half]), table, reach)
 

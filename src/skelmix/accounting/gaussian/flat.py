@@ -18,6 +18,7 @@ from scipy.special import log_ndtr
 
 from skelmix.accounting.gaussian.certificate import GaussianCertificate
 from skelmix.accounting.gaussian.contour import (
+    GRID,
     STEP,
     Contour,
     Middle,
@@ -28,6 +29,7 @@ from skelmix.accounting.gaussian.contour import (
 )
 from skelmix.accounting.gaussian.expansion import Expansion, Ratios, ratios
 from skelmix.accounting.gaussian.noise_table import noise_table
+from skelmix.accounting.gaussian.tilted import TiltedExpansion
 from skelmix.errors import PrivacyUnattainable
 from skelmix.noise.laws import Law
 from skelmix.validation import non_negative, positive, probability, whole
@@ -45,15 +47,18 @@ _SMOOTHING = (
     0.2,
     0.3,
 )  # extra Gaussian observation, as a share of mu
-_LONGEST_MIDDLE = 2.6  # of |t|·linf·χ at the end of the contours: the grid's cost grows with its square
-_MANY_LEVELS, _SHORTER_MIDDLE = 20_000, 1.2  # and with the levels of the noise
+_SPLIT = 0.1  # of |t|·x·χ: coordinates above it are expanded under the tilted law
+_TILTED_END = 9.0  # of ω there, in units of 1/mu: the Gaussian factor is e^-40
+_PLAIN, _FEW_LEVELS = 0.5, 500  # up to here |t|·linf·χ is small enough to do without, at little cost
+_MOST_TILTED = 4e4  # variance: beyond, that costs seconds
+_MIDDLE_COST = 1.2e7  # of the grid of the middle range, cells times levels: some tenths of a second
 _EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
 _MU_CELLS = 16
 _LARGEST_ETA = 0.5  # beyond, other bounds are better
 _MOST_VARIANCE = 4e5  # beyond, the cost of a certificate grows and its gain over gdp falls below 1 %
-_LEAST_FLAT = (
-    0.1  # a coordinate may reach this far, in deviations of the noise: beyond, gdp and rdp are better
-)
+_LARGEST_LINF = 1.0  # of a coordinate, in deviations of the noise: beyond, gdp and rdp are better
+_LARGEST_LINF_AT_MANY_LEVELS = 0.1  # where the tilted law is too dear
+_POLE = 0.03  # contours keep this distance from t = 0 and t = 1
 
 
 @functools.lru_cache(maxsize=512)
@@ -63,9 +68,10 @@ def flat_certificate(
     """Every x with ‖x‖₂ <= radius and ‖x‖_∞ <= linf, in scaled units; `law` is that of the summed noise.
 
     mu = radius·χ·√(1+κ²)·(1+η'): χ² = E[(f(k-1)/f(k) - 1)²], κ the smoothing, η' what the contour integrals
-    leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf well below radius
-    (many coordinates): raises `PrivacyUnattainable` where it proves nothing, with what to do. `dimension` is
-    for the record: the bound does not depend on it.
+    leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf below the noise's
+    deviation and noise several integers wide where linf is near it: raises `PrivacyUnattainable` where it
+    proves nothing, with what to do. `dimension` is for the record: the bound does not depend on it. It holds
+    for a record on top of any sum too: each contour pays for the larger error of Re t = u and Re t = 1 - u.
     """
     non_negative(radius=radius)
     positive(linf=linf)
@@ -83,24 +89,10 @@ def flat_certificate(
             "or use bound='gdp' or bound='rdp'"
         )
     offsets = _offsets(ideal, slack)
-    highest = 0.5 + float(offsets[-1])
-    expansion = Expansion(values, linf, 1 - highest, highest)
-    lines = [contour(expansion, radius, ideal, float(offset)) for offset in offsets]
-    lines = [line for line in lines if line.start > 0]
-    offsets = np.array([line.offset for line in lines])
-    best, misses, middle = math.inf, 0, None
-    hopeful = _hopeful(lines, offsets, radius, ideal, slack)
-    for share in _shares(linf / radius, values.reach) if hopeful else ():
-        smoothing = share * ideal
-        end = contour_end(smoothing)
-        start = min(line.start for line in lines)
-        middle = Middle(values, linf, start, end, highest, middle) if start < end else None
-        errors = contour_errors(lines, middle, radius, ideal, smoothing)
-        mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
-        misses = 0 if mu < best else misses + 1
-        best = min(best, mu)
-        if misses == 2 and best < math.inf:  # one alone may be a grid that fell badly
-            break
+    best = math.inf
+    for expansion, tilted in _expansions(values, linf, offsets, ideal):
+        lines = [contour(expansion, radius, ideal, offset, tilted) for offset in offsets.tolist()]
+        best = min(best, _smallest_mu(lines, values, linf, radius, slack))
     if not best < math.inf:
         raise PrivacyUnattainable(
             f"linf = {linf:.4g} is too large against radius = {radius:.4g} for a flat certificate at "
@@ -110,46 +102,95 @@ def flat_certificate(
     return GaussianCertificate("flat", best, slack, ideal, radius, dimension, linf)
 
 
+Series = tuple[Expansion, TiltedExpansion | None]
+
+
+def _expansions(values: Ratios, linf: float, offsets: FloatArray, mu: float) -> list[Series]:
+    """Outwards from x = 0 as far as that is good, then under the tilted law; and, with few levels, outwards
+    all the way: which is better is seen at the end."""
+    highest, chi = 0.5 + float(offsets[-1]), math.sqrt(values.chi_square)
+    unit = chi * math.hypot(highest, _TILTED_END / mu)  # |t|·χ
+    if linf * unit <= _SPLIT or 1 / values.chi_square > _MOST_TILTED:
+        return [(Expansion(values, linf, 1 - highest, highest), None)]
+    reals = np.unique(np.concatenate([0.5 + offsets, 0.5 - offsets]))
+    tilted = TiltedExpansion(values, _SPLIT / unit, linf, reals, _TILTED_END / mu)
+    found: list[Series] = [(Expansion(values, _SPLIT / unit, 1 - highest, highest), tilted)]
+    if linf * unit <= _PLAIN and values.reach < _FEW_LEVELS:
+        found.append((Expansion(values, linf, 1 - highest, highest), None))
+    return found
+
+
+def _smallest_mu(lines: list[Contour], values: Ratios, linf: float, radius: float, slack: float) -> float:
+    """The least mu over all smoothings tried; infinite if none dominates."""
+    ideal = radius * math.sqrt(values.chi_square)
+    lines = [line for line in lines if line.start > 0]
+    offsets = np.array([line.offset for line in lines])
+    best, misses, middle = math.inf, 0, None
+    floor = _series_alone(lines, offsets, ideal, slack)
+    for share in _shares(linf / radius, values.reach) if floor < math.inf else ():
+        if best <= floor * math.hypot(1.0, share):
+            break  # more smoothing cannot do better
+        smoothing = share * ideal
+        end = contour_end(smoothing)
+        start = min(line.start for line in lines)
+        highest = 0.5 + float(offsets[-1])
+        middle = Middle(values, linf, start, end, highest, middle, ideal) if start < end else None
+        errors = contour_errors(lines, middle, radius, ideal, smoothing)
+        mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
+        misses = 0 if mu < best else misses + 1
+        best = min(best, mu)
+        if misses == 2 and best < math.inf:  # one alone may be a grid that fell badly
+            break
+    return best
+
+
 def _refuse_hopeless(law: Law, linf: float) -> None:
     """Say at once what the contours would find out slowly, or at more cost than the answer is worth."""
+    deviation = math.sqrt(law.variance)
     if law.variance > _MOST_VARIANCE:
         raise PrivacyUnattainable(
             f"noise of variance {law.variance:.4g}: with so many levels the Gaussian-DP certificate is "
             "within 1 % already; use bound='gdp'"
         )
-    if linf > _LEAST_FLAT * math.sqrt(law.variance):
+    if law.variance > _MOST_TILTED and linf > _LARGEST_LINF_AT_MANY_LEVELS * deviation:
         raise PrivacyUnattainable(
-            f"linf = {linf:.4g} is not small against the noise's deviation {math.sqrt(law.variance):.4g}: "
+            f"noise of variance {law.variance:.4g} has too many levels for linf = {linf:.4g}: "
+            "use bound='gdp', which costs 3 % at most here, or a smaller scale"
+        )
+    if linf > _LARGEST_LINF * deviation:
+        raise PrivacyUnattainable(
+            f"linf = {linf:.4g} is not small against the noise's deviation {deviation:.4g}: "
             "no flat certificate; take more coordinates or another scale, or use bound='gdp' or bound='rdp'"
         )
 
 
 def _ratios(law: Law, linf: float) -> Ratios:
+    """As far out as high moments under tilted laws need, the further the larger linf is."""
     shift = math.ceil(linf) + 1
     deviation = math.sqrt(law.variance)
-    return ratios(noise_table(law, 13 * deviation + shift), shift)
+    return ratios(noise_table(law, min(13 + 12 * linf / deviation, 22) * deviation + shift), shift)
 
 
-def _hopeful(lines: list[Contour], offsets: FloatArray, radius: float, ideal: float, slack: float) -> bool:
-    """Whether the series alone would do, were there no smoothing to pay for: if not, hardly anything will."""
+def _series_alone(lines: list[Contour], offsets: FloatArray, ideal: float, slack: float) -> float:
+    """mu over `ideal` if the series were all and there were no smoothing to pay for; infinite: there is
+    hardly any hope."""
     if not lines:
-        return False
+        return math.inf
     errors = np.array([series_error(line, ideal) for line in lines])
-    return _dominating(offsets, errors, ideal, slack) < math.inf
+    return _dominating(offsets, errors, ideal, slack)
 
 
 def _shares(flatness: float, levels: int) -> Sequence[float]:
-    """Smoothings to try, the largest and cheapest first, down to the least that leaves the middle range
-    affordable."""
-    longest = _LONGEST_MIDDLE if levels < _MANY_LEVELS else _SHORTER_MIDDLE
-    cheap = [share for share in _SMOOTHING if contour_end(share) * flatness <= longest]
-    return cheap[::-1] or [_SMOOTHING[-1]]
+    """Smoothings to try, from the least whose middle range is affordable."""
+    longest = GRID * math.sqrt(_MIDDLE_COST / levels)
+    return [share for share in _SMOOTHING if contour_end(share) * flatness <= longest] or [_SMOOTHING[-1]]
 
 
 def _offsets(mu: float, slack: float) -> FloatArray:
     """Offsets from 1/2 of the real parts of the contours, up to the saddle point of the largest ε."""
     last = _largest_epsilon(mu * 1.05, slack) / mu
-    return np.asarray(np.arange(math.ceil(last / STEP) + 1) * (STEP / mu), dtype=np.float64)
+    offsets = np.arange(math.ceil(last / STEP) + 1) * (STEP / mu)
+    return np.where(np.abs(offsets - 0.5) < _POLE, 0.5 + _POLE, offsets)
 
 
 def _log_hockey_stick(epsilon: float, mu: float) -> float:
