@@ -414,7 +414,7 @@ def test_the_flat_certificate_is_asked_about_the_clipped_vector_and_the_summed_n
     monkeypatch.setattr(gaussian_dp, "flat_certificate", lambda *args: asked.append(args))
     mechanism = kind(**COMMON, total_noise=12.0, clip=FlatClip(7.5))
     mechanism.certificate("flat", 1e-9)
-    assert asked == [(mechanism.total_law(N), 64.0, 7.5, 64, 1e-9)]
+    assert asked == [(mechanism.total_law(N), 64.0, 7.5, 56, 1e-9)]
     with pytest.raises(InvalidInput):
         replace(mechanism, clip=L2Clip()).certificate("flat", 1e-9)
 

@@ -1,9 +1,13 @@
-"""Fast Walsh-Hadamard transform of one row, natural (Sylvester) order, not normalised: numba kernels.
+"""Fast Hadamard transform of one row, entries ±1, not normalised: numba kernels for floats and integers.
 
-The transform is log2(d) butterfly stages, one per bit of the index, and stages on different bits commute.
-They are grouped to touch memory rarely: six stages inside 64 elements held in vector registers, up to six
-more inside a block that stays in the first-level cache, the rest three at a time over rows that lie `step`
-apart, each of which is read contiguously.
+A length is 2^j or m·2^j with m = 12, 20 or 28. The matrix is H_2 ⊗ … ⊗ H_2 (Walsh-Hadamard, natural order),
+with a factor H_m before the last six (or fewer) H_2 where there is one. It is symmetric, so that it is its
+own inverse up to the length.
+
+The transform is one stage per factor, and stages of different factors commute. They are grouped to touch
+memory rarely: six stages inside 64 elements held in vector registers, the stage of H_m over 64·m elements and
+a few more inside a block that stays in the first-level cache, the rest three at a time over rows that lie
+`step` apart, each of which is read contiguously. Integers wrap around.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 
-BLOCK = 4096  # elements transformed together: 16 KiB of float32, 32 KiB of float64
+from skelmix.encoding.paley import mix
+
+_BLOCK = 4096  # most elements transformed together: 16 KiB of float32, 32 KiB of float64
 _TILE = 64
 
 
@@ -28,31 +34,33 @@ def _tile_in_registers(typingctx: Any, array: Any, start: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array_type = signature.args[0]
         view = context.make_array(array_type)(context, builder, args[0])
-        scalar = context.get_data_type(array_type.dtype)
-        vector = ir.VectorType(scalar, 8)
-        width = 4 if array_type.dtype == types.float32 else 8
+        vector = ir.VectorType(context.get_data_type(array_type.dtype), 8)
+        integer = isinstance(array_type.dtype, types.Integer)
+        add, subtract = (builder.add, builder.sub) if integer else (builder.fadd, builder.fsub)
+        width = array_type.dtype.bitwidth // 8
         base = builder.gep(view.data, [args[1]])
+        lanes = ir.VectorType(ir.IntType(32), 8)
         places = [
             builder.bitcast(builder.gep(base, [ir.Constant(ir.IntType(64), 8 * i)]), vector.as_pointer())
             for i in range(8)
         ]
         rows = [builder.load(place, align=width) for place in places]
         for bit in (1, 2, 4):
-            swap = ir.Constant(ir.VectorType(ir.IntType(32), 8), [lane ^ bit for lane in range(8)])
-            signs = ir.Constant(vector, [-1.0 if lane & bit else 1.0 for lane in range(8)])
-            rows = [
+            swap = ir.Constant(lanes, [lane ^ bit for lane in range(8)])
+            if integer:
+                pick = ir.Constant(lanes, [lane + (lane & bit and 8) for lane in range(8)])
+                zero = ir.Constant(vector, [0] * 8)
+                signed = [builder.shuffle_vector(row, builder.sub(zero, row), pick) for row in rows]
+            else:
                 # x·(±1) + y is exact before its one rounding, fused or not: contraction changes no result
-                builder.fadd(
-                    builder.fmul(row, signs, flags=("contract",)),
-                    builder.shuffle_vector(row, row, swap),
-                    flags=("contract",),
-                )
-                for row in rows
-            ]
+                signs = ir.Constant(vector, [-1.0 if lane & bit else 1.0 for lane in range(8)])
+                signed = [builder.fmul(row, signs, flags=("contract",)) for row in rows]
+            swapped = [builder.shuffle_vector(row, row, swap) for row in rows]
+            flags = () if integer else ("contract",)
+            rows = [add(one, other, flags=flags) for one, other in zip(signed, swapped, strict=True)]
         for bit in (1, 2, 4):
             rows = [
-                builder.fsub(rows[i ^ bit], rows[i]) if i & bit else builder.fadd(rows[i], rows[i ^ bit])
-                for i in range(8)
+                subtract(rows[i ^ bit], rows[i]) if i & bit else add(rows[i], rows[i ^ bit]) for i in range(8)
             ]
         for row, place in zip(rows, places, strict=True):
             builder.store(row, place, align=width)
@@ -70,7 +78,8 @@ def _butterfly8(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) 
 
 @njit(nogil=True, cache=True)
 def _stages(x: Any, step: int) -> None:
-    """All stages of x (1-D, length a power of two) whose butterflies span `step` or more, three at a time."""
+    """All stages of x (1-D, `step` times a power of two long) whose butterflies span `step` or more, three at
+    a time."""
     n = x.size
     while step * 8 <= n:
         for i in range(0, n, 8 * step):
@@ -90,19 +99,40 @@ def _stages(x: Any, step: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def transform_block(x: Any) -> None:
-    """The unnormalised transform of one block of at most BLOCK elements (1-D, length a power of two), in
-    place."""
-    n = x.size
-    if n < _TILE:
-        _stages(x, 1)
-        return
-    for i in range(0, n, _TILE):
-        _tile_in_registers(x, i)  # type: ignore[call-arg]
-    _stages(x, _TILE)
+def layout(length: int) -> tuple[int, int, int]:
+    """(m, step, block) of a length: order of the factor that is no power of two (1: none), how far its rows
+    are apart, and the elements that are transformed together."""
+    odd = length
+    while odd % 2 == 0:
+        odd //= 2
+    if odd == 1:
+        return 1, 1, min(length, _BLOCK)
+    order = 4 * odd
+    step = min(length // order, _TILE)
+    block = order * step
+    while 2 * block <= min(length, _BLOCK):
+        block *= 2
+    return order, step, block
 
 
 @njit(nogil=True, cache=True)
-def finish(x: Any) -> None:
+def transform_block(x: Any, order: int, step: int) -> None:
+    """The transform of one block (1-D, `layout`) in place."""
+    inner = x.size if order == 1 else step
+    if inner < _TILE:
+        for start in range(0, x.size, inner):
+            _stages(x[start : start + inner], 1)
+    else:
+        for start in range(0, x.size, _TILE):
+            _tile_in_registers(x, start)  # type: ignore[call-arg]
+        inner = _TILE
+    if order > 1:
+        mix(x, order, step)
+        inner = order * step
+    _stages(x, inner)
+
+
+@njit(nogil=True, cache=True)
+def finish(x: Any, block: int) -> None:
     """The stages that span blocks, for x whose blocks are transformed, in place."""
-    _stages(x, BLOCK)
+    _stages(x, block)

@@ -102,7 +102,7 @@ class Mechanism(ABC):
 
     @property
     def padded_dimension(self) -> int:
-        """Coordinates on the wire: the next power of two, or the dimension itself without rotation."""
+        """Length of the rotated vector: the next available one (`padded`), or the dimension without rotation."""
         return padded(self.dimension) if self.rotate else self.dimension
 
     # What is sent, and what comes of it
