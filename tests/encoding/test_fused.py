@@ -27,7 +27,7 @@ def both_ways(mechanism, rows):
     draws = mechanism._sampler(None)
     sent = []
     for kind in (type(mechanism), IntegerMechanism):
-        out = np.empty((len(rows), mechanism.padded_dimension), mechanism.encode(rows[0], round=3).dtype)
+        out = np.empty((len(rows), mechanism.coordinates), mechanism.encode(rows[0], round=3).dtype)
         kind._encode_block(mechanism, (0, rows), 3, draws, out, ByWidth(5))
         sent.append(out)
     return sent
@@ -55,6 +55,31 @@ def test_the_fused_pass_sends_what_the_steps_send(dtype, kind, clip, dimension, 
     rows[4] = 0
     rows[4, 0] = 2
     fused, stepwise = both_ways(mechanism, rows)
+    np.testing.assert_array_equal(fused, stepwise)
+    assert len(np.unique(fused)) > 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("clip", [L2Clip(), FlatClip(0.4)])
+@pytest.mark.parametrize(
+    ("dimension", "keep"), [(1, 1), (50, 7), (3000, 3000), (70_001, 8_000), (70_001, 60_000)]
+)
+def test_the_fused_pass_gathers_as_the_steps_do(dtype, clip, dimension, keep):
+    mechanism = SkellamMixture(
+        dimension=dimension,
+        bits=8,
+        scale=64.0,
+        clip_norm=1.0,
+        total_noise=90.0,
+        shares=3,
+        keep=keep,
+        clip_slack=1.0,
+        clip=clip,
+    )
+    rng = np.random.default_rng(dimension)
+    rows = (rng.standard_normal((4, dimension)) * [[0], [0.1], [1], [1e4]]).astype(dtype)
+    fused, stepwise = both_ways(mechanism, rows)
+    assert fused.shape == (4, keep)
     np.testing.assert_array_equal(fused, stepwise)
     assert len(np.unique(fused)) > 1
 

@@ -46,7 +46,7 @@ def hostile(fleet, plan, arrays):
 
         def server(self, keys, *, round=0, threshold=2, **changes):
             settings = Settings(
-                self.plan.mechanism.padded_dimension,
+                self.plan.mechanism.coordinates,
                 self.plan.mechanism.bits,
                 threshold,
                 full_graph=changes.pop("full_graph", True),

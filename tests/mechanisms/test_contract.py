@@ -40,8 +40,11 @@ DISTRIBUTED = {
     "smm": SkellamMixture(**COMMON, total_noise=9.0),
     "smm-flat": SkellamMixture(**COMMON, total_noise=9.0, clip=FlatClip(40.0)),
     "smm-paper": SkellamMixture(**COMMON, total_noise=9.0, clip=MixtureClip(linf=60)),
+    "smm-kept": SkellamMixture(**COMMON, total_noise=9.0, keep=24, clip_slack=0.5),
+    "smm-flat-kept": SkellamMixture(**COMMON, total_noise=9.0, keep=40, clip=FlatClip(40.0)),
     "smm-plain": SkellamMixture(**COMMON, total_noise=9.0, rotate=False),
     "dgm": GaussianMixture(**COMMON, total_noise=9.0),
+    "dgm-kept": GaussianMixture(**COMMON, total_noise=9.0, keep=56, clip_slack=1.0),
     "dgm-paper": GaussianMixture(**COMMON, total_noise=9.0, clip=MixtureClip(linf=60)),
     "skellam": Skellam(**COMMON, total_noise=9.0),
     "ddg": DiscreteGaussian(**COMMON, total_noise=9.0),
@@ -67,14 +70,34 @@ def distributed(request):
 
 
 def noise_deviation(mechanism):
-    return np.sqrt(mechanism.noise_variance(N) + N / 4) / mechanism.scale
+    """Of a decoded coordinate: the noise of the kept ones is spread over all."""
+    spread = mechanism.padded_dimension / mechanism.coordinates
+    return np.sqrt(spread * (mechanism.noise_variance(N) + N / 4)) / mechanism.scale
+
+
+def plain(mechanism):
+    """The same without rotation, and so with every coordinate."""
+    return replace(mechanism, rotate=False, keep=None, clip_slack=0.0)
+
+
+def on_the_grid(mechanism, x, round):
+    """The rotated, scaled coordinates that are sent, before the clip."""
+    from skelmix.encoding.rotation import rotate
+    from skelmix.encoding.subset import choose
+
+    if not mechanism.rotate:
+        return x * mechanism.scale
+    y = rotate(x, mechanism.rotation_seed, round, scale=mechanism.scale)
+    if mechanism.keep is None:
+        return y
+    return np.ascontiguousarray(y[:, choose(mechanism.rotation_seed, round, y.shape[1], mechanism.keep)])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_shapes_dtypes_and_inputs_left_alone(mechanism, dtype):
     x = vectors(dtype=dtype)
     kept = x.copy()
-    width = mechanism.padded_dimension
+    width = mechanism.coordinates
     many, one = mechanism.encode(x, round=0), mechanism.encode(x[0], round=0)
     total = mechanism.encode_sum(x, round=0)
     assert many.shape == (N, width)
@@ -100,9 +123,9 @@ def test_what_is_sent_fits_the_bits(distributed, bits):
 def test_sums_of_what_is_sent_decode_to_the_sum(mechanism):
     x = vectors(dtype=np.float64)
     truth = x.sum(axis=0)
-    if isinstance(mechanism, SkellamMixture | GaussianMixture) and isinstance(mechanism.clip, MixtureClip):
-        truth = mechanism_clipped_sum(mechanism, x)
-    bound = 7 * noise_deviation(mechanism)  # 50 coordinates, 11 mechanisms, two ways: below 1e-8 in all
+    if isinstance(mechanism, SkellamMixture | GaussianMixture):
+        truth = clipped_sum(mechanism, x)
+    bound = 7 * noise_deviation(mechanism)  # 50 coordinates, 14 mechanisms, two ways: below 1e-8 in all
     if isinstance(mechanism, CentralGaussian):
         assert np.allclose(mechanism.encode(x, round=4).sum(axis=0), truth)
     else:
@@ -112,13 +135,20 @@ def test_sums_of_what_is_sent_decode_to_the_sum(mechanism):
     assert np.abs(mechanism.decode(total, round=4) - truth).max() < bound
 
 
-def mechanism_clipped_sum(mechanism, x):
-    from skelmix.encoding.clipping import clip_mixture
-    from skelmix.encoding.rotation import rotate, unrotate
+def clipped_sum(mechanism, x):
+    """The sum as the clip and the choice of coordinates leave it, without rounding and noise."""
+    from skelmix.encoding.rotation import unrotate
+    from skelmix.encoding.subset import choose
 
-    y = rotate(x, mechanism.rotation_seed, 4, scale=mechanism.scale)
-    clip_mixture(y, mechanism.radius**2, mechanism.clip.linf)
+    y = on_the_grid(mechanism, x, 4)
+    mechanism.clip.apply(y, mechanism.radius)
     total = y.sum(axis=0)
+    if not mechanism.rotate:
+        return total / mechanism.scale
+    if mechanism.keep is not None:
+        length = mechanism.padded_dimension
+        kept, total = total, np.zeros(length)
+        total[choose(mechanism.rotation_seed, 4, length, mechanism.keep)] = kept * length / mechanism.keep
     return unrotate(total, mechanism.rotation_seed, 4, dimension=D, scale=1 / mechanism.scale)
 
 
@@ -134,7 +164,6 @@ def test_another_round_or_seed_does_not_decode(distributed):
 
 
 def test_without_noise_each_coordinate_is_a_neighbouring_integer(distributed):
-    from skelmix.encoding.rotation import rotate
     from skelmix.encoding.wrapping import unwrap
 
     if isinstance(getattr(distributed, "clip", None), MixtureClip):
@@ -142,18 +171,17 @@ def test_without_noise_each_coordinate_is_a_neighbouring_integer(distributed):
     quiet = distributed.without_noise()
     assert quiet.participant_law() is None
     x = vectors(dtype=np.float64, length=0.5)
-    grid = rotate(x, quiet.rotation_seed, 0, scale=64.0) if quiet.rotate else x * 64.0
-    assert np.abs(unwrap(quiet.encode(x, round=0), 16) - grid).max() < 1
+    assert np.abs(unwrap(quiet.encode(x, round=0), 16) - on_the_grid(quiet, x, 0)).max() < 1
     whole = np.zeros((1, D))
     whole[0, 3] = 0.5
-    plain = replace(distributed, rotate=False).without_noise()
-    assert plain.encode(whole, round=0)[0].tolist() == (64 * whole[0]).astype(int).tolist()
+    unrotated = plain(distributed).without_noise()
+    assert unrotated.encode(whole, round=0)[0].tolist() == (64 * whole[0]).astype(int).tolist()
     with pytest.raises(InvalidInput):
         quiet.rdp((2, 3)) if "composition" not in quiet.bounds else quiet.approximate_dp(1e-5)
 
 
 def test_without_noise_encode_and_encode_sum_of_grid_points_agree(distributed):
-    quiet = replace(distributed, rotate=False).without_noise()
+    quiet = plain(distributed).without_noise()
     x = np.random.default_rng(2).integers(-1, 2, size=(N, D)) / 64.0
     sent = quiet.encode(x, round=0).astype(np.int64).sum(axis=0) % quiet.modulus
     assert sent.tolist() == quiet.encode_sum(x, round=0).tolist()
@@ -163,7 +191,7 @@ def test_without_noise_encode_and_encode_sum_of_grid_points_agree(distributed):
 def test_streams_lists_arrays_and_blocks_are_the_same_vectors(mechanism):
     quiet = mechanism.without_noise() if hasattr(mechanism, "modulus") else mechanism
     if hasattr(mechanism, "modulus"):
-        quiet = replace(mechanism, rotate=False).without_noise()
+        quiet = plain(mechanism).without_noise()
     x = np.random.default_rng(2).integers(-1, 2, size=(N, D)) / 64.0
     reused, pairs = np.empty(D), np.empty((2, D))
 
@@ -187,8 +215,13 @@ def test_long_vectors_are_clipped_and_counted(mechanism):
     stats = EncodeStats()
     decoded = mechanism.decode(mechanism.encode_sum(x, round=0, stats=stats), round=0)
     assert stats.participants == stats.clipped_rows == N
-    assert stats.squared_norms == pytest.approx(N * (5 * mechanism.scale) ** 2, rel=1e-6)
-    assert np.linalg.norm(decoded) < N + 7 * np.sqrt(D) * noise_deviation(mechanism)
+    spread = mechanism.padded_dimension / mechanism.coordinates
+    seen = x * mechanism.scale if isinstance(mechanism, CentralGaussian) else on_the_grid(mechanism, x, 0)
+    assert stats.squared_norms == pytest.approx(spread * np.sum(seen**2), rel=1e-6)
+    if mechanism.keep is None:
+        assert stats.squared_norms == pytest.approx(N * (5 * mechanism.scale) ** 2, rel=1e-6)
+    longest = spread * mechanism.radius / mechanism.scale
+    assert np.linalg.norm(decoded) < N * longest + 7 * np.sqrt(D) * noise_deviation(mechanism)
     assert np.linalg.norm(decoded) < 0.5 * np.linalg.norm(x.sum(axis=0))
 
 
@@ -196,10 +229,10 @@ def test_wrapping_is_counted(distributed):
     x = np.zeros((N, D))
     x[:, 0] = 1.0
     stats = EncodeStats()
-    plain = replace(distributed, bits=4, rotate=False).without_noise()
-    plain.encode_sum(x, round=0, stats=stats)
+    narrow = replace(plain(distributed), bits=4).without_noise()
+    narrow.encode_sum(x, round=0, stats=stats)
     assert stats.wrapped_coordinates == 1
-    assert plain.overflow(np.array([-8, 7, 8, -9])) == 2
+    assert narrow.overflow(np.array([-8, 7, 8, -9])) == 2
 
 
 def test_noise_shares_are_exact_and_a_round_may_choose_them(distributed):
@@ -370,6 +403,57 @@ def test_bad_fields_are_refused(mechanism, change):
         replace(mechanism, **change)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"keep": 0},
+        {"keep": 57},
+        {"keep": "8"},
+        {"keep": 8.0},
+        {"keep": True},
+        {"keep": 8, "clip_slack": -0.1},
+        {"keep": 8, "clip_slack": float("inf")},
+        {"keep": 8, "clip_slack": None},
+        {"keep": None, "clip_slack": 1.0},
+        {"keep": 8, "rotate": False},
+        {"keep": 8, "clip": MixtureClip(linf=60)},
+    ],
+)
+def test_a_subset_that_means_nothing_is_refused(distributed, change):
+    if "clip" in change and not hasattr(distributed, "clip"):
+        pytest.skip("it has one clip")
+    with pytest.raises(InvalidInput):
+        replace(distributed, **change)
+
+
+def test_baselines_send_every_coordinate_and_say_so(distributed):
+    if distributed.sends_subsets:
+        assert isinstance(distributed, SkellamMixture | GaussianMixture)
+        return
+    with pytest.raises(InvalidInput, match="use smm or dgm"):
+        replace(distributed, keep=8)
+
+
+def test_the_central_gaussian_sees_every_coordinate_whatever_is_kept():
+    central = replace(ALL["gaussian"], keep=8, clip_slack=3.0)
+    assert central.coordinates == D
+    assert central.radius == ALL["gaussian"].radius
+    assert central.encode_sum(vectors(), round=0).shape == (D,)
+
+
+@pytest.mark.parametrize("kind", [SkellamMixture, GaussianMixture])
+@pytest.mark.parametrize(("keep", "slack"), [(1, 0.0), (14, 2.0), (56, 1.0)])
+def test_the_bounds_are_about_the_coordinates_that_are_sent(kind, keep, slack):
+    dense = kind(**COMMON, total_noise=1e4)
+    kept = replace(dense, keep=keep, clip_slack=slack)
+    assert kept.coordinates == keep
+    assert kept.radius == pytest.approx(np.sqrt(keep / 56) * 64.0 * (1 + slack / np.sqrt(keep)), rel=1e-14)
+    assert kept.l2_sensitivity == kept.radius
+    assert kept.l1_sensitivity == pytest.approx(np.sqrt(keep) * kept.radius, rel=1e-14)
+    as_dense = replace(dense, clip_norm=kept.radius / 64.0)
+    assert kept.rdp((2, 3, 4)).values == pytest.approx(as_dense.rdp((2, 3, 4)).values, rel=1e-9)
+
+
 def test_mechanisms_are_frozen_values(mechanism):
     with pytest.raises(FrozenInstanceError):
         mechanism.bits = 9
@@ -415,6 +499,9 @@ def test_the_flat_certificate_is_asked_about_the_clipped_vector_and_the_summed_n
     mechanism = kind(**COMMON, total_noise=12.0, clip=FlatClip(7.5))
     mechanism.certificate("flat", 1e-9)
     assert asked == [(mechanism.total_law(N), 64.0, 7.5, 56, 1e-9)]
+    kept = replace(mechanism, keep=14, clip_slack=1.0)
+    kept.certificate("flat", 1e-9)
+    assert asked[1:] == [(mechanism.total_law(N), kept.radius, 7.5, 14, 1e-9)]
     with pytest.raises(InvalidInput):
         replace(mechanism, clip=L2Clip()).certificate("flat", 1e-9)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from skelmix.audit.rates import Bounded, epsilon_at_least
 from skelmix.encoding.rotation import unrotate
+from skelmix.encoding.subset import choose
 from skelmix.encoding.wrapping import unwrap, wrap
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
@@ -172,7 +173,7 @@ def worst_pair(mechanism: IntegerMechanism, name: str) -> Pair:
 
     It is sent `OVERSHOOT` times too long: the mechanism has to clip it.
     """
-    length = mechanism.padded_dimension
+    length = mechanism.coordinates
     fewest = math.ceil((mechanism.radius / min(mechanism.linf_sensitivity, mechanism.radius)) ** 2 - 1e-9)
     support = length if name == "spread" else min(fewest, length)
     shape = np.zeros((1, length))
@@ -180,8 +181,12 @@ def worst_pair(mechanism: IntegerMechanism, name: str) -> Pair:
     clipped = shape.copy()
     mechanism._clip(clipped)
     vector = shape / mechanism.scale
+    if mechanism.keep is not None:  # all of it on the coordinates that are sent
+        sent = choose(mechanism.rotation_seed, 0, mechanism.padded_dimension, length)
+        vector = np.zeros((1, mechanism.padded_dimension))
+        vector[:, sent] = shape / mechanism.scale
     if mechanism.rotate:
-        vector = unrotate(vector, mechanism.rotation_seed, 0, dimension=length)
+        vector = unrotate(vector, mechanism.rotation_seed, 0, dimension=mechanism.padded_dimension)
     return Pair(name, vector[0], float(clipped[0, 0]), support)
 
 

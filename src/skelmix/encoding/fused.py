@@ -1,13 +1,12 @@
-"""A participant's whole side in one pass (Bao et al. 2022, Algorithm 4): rotate, scale, clip, round, add
-noise, wrap, row by row, so that a row stays in the cache from the first step to the last.
+"""A participant's whole side in one pass (Bao et al. 2022, Algorithm 4): rotate, scale, choose coordinates,
+clip, round, add noise, wrap, row by row, so that a row stays in the cache from the first step to the last.
 
-It is made of the kernels of `rotation`, `clipping`, `rounding` and of the noise table: step by step they give
-the same integers from the same random words.
+It is made of the kernels of `rotation`, `subset`, `clipping`, `rounding` and of the noise table: step by step
+they give the same integers from the same random words.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.encoding.clipping import clip_l2_rows, clip_linf_rows, float_at_most, product_error, refuse_row
-from skelmix.encoding.rotation import rotate_rows, rotation_signs
+from skelmix.encoding.rotation import padded, rotate_rows, rotation_factor, rotation_signs
 from skelmix.encoding.rounding import (
     add_at,
     bit_patterns,
@@ -25,9 +24,13 @@ from skelmix.encoding.rounding import (
     wrap_chunk,
     wrap_mask,
 )
+from skelmix.encoding.subset import choose, gather_line
 from skelmix.noise.entropy import Entropy
 from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, buffers_for, gather
+
+_ALL = np.empty(0, np.int32)  # in place of the coordinates when every one is sent
+_ALL.setflags(write=False)
 
 
 def encode_rows(
@@ -43,17 +46,20 @@ def encode_rows(
     bits: int,
     entropy: Entropy,
 ) -> None:
-    """out = (scale·H·D·rows, clipped to norm `l2` and then to `linf` a coordinate, rounded, plus noise) mod
+    """out = (scale·H·D·rows, clipped to norm `l2` and then to `linf` per coordinate, rounded, plus noise) mod
     2^bits.
 
-    rows is a C-contiguous (n, d) array of float32 or float64, `out` C-contiguous (n, padded d) and unsigned;
-    linf may be infinite. Meant for about 2^20 coordinates at once. A row with NaN or infinity raises
-    `InvalidInput`, and `out` is void then.
+    rows is a C-contiguous (n, d) array of float32 or float64, `out` C-contiguous and unsigned, (n, padded d),
+    or (n, keep): then only the round's subset of coordinates is clipped and sent. linf may be infinite. Meant
+    for about 2^20 coordinates at once. A row with NaN or infinity raises `InvalidInput`, and `out` is void
+    then.
     """
-    width, kind = out.shape[1], rows.dtype
+    length, width, kind = padded(rows.shape[1]), out.shape[1], rows.dtype
+    places = _ALL if width == length else choose(seed, round, length, width)
     floats, mask = floats_of(kind), wrap_mask(out.dtype, bits)
     with (
         scratch(out.shape, kind) as x,
+        scratch((1, length if places.size else 0), kind) as turned,
         buffers_for(x.size) as rounds,
         buffers_for(x.size) as draws,
         scratch(width, sampler.dtype) as noise,
@@ -62,8 +68,10 @@ def encode_rows(
         entropy.fill(rounds.words)
         bad, ties, left_out = _encode_lines(
             rows,
-            rotation_signs(seed, round, width),
-            kind.type(scale / math.sqrt(width)),
+            rotation_signs(seed, round, length),
+            rotation_factor(scale, length, kind),
+            turned,
+            places,
             l2,
             product_error(kind),
             float_at_most(linf, kind),
@@ -92,9 +100,9 @@ def encode_rows(
 
 @njit(nogil=True, cache=True)
 def _encode_lines(
-    rows: Any, signs: Any, factor: Any, l2: float, error: float, linf: Any, x: Any, raw: Any, floats: Any,
-    words: Any, draws: Any, values: Any, sentinel: Any, noise: Any, mask: Any, out: Any, ties: Any,
-    open_: Any,
+    rows: Any, signs: Any, factor: Any, turned: Any, places: Any, l2: float, error: float, linf: Any, x: Any,
+    raw: Any, floats: Any, words: Any, draws: Any, values: Any, sentinel: Any, noise: Any, mask: Any,
+    out: Any, ties: Any, open_: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
     """All rows. Returns the one that is not finite (-1: none), the number of ties, and the number of places
     whose noise is open and left out as yet.
@@ -104,7 +112,11 @@ def _encode_lines(
     tied, left_out = 0, 0
     for row in range(x.shape[0]):
         base, line = row * width, x[row : row + 1]
-        rotate_rows(rows[row : row + 1], signs, factor, line)
+        if places.size == 0:
+            rotate_rows(rows[row : row + 1], signs, factor, line)
+        else:
+            rotate_rows(rows[row : row + 1], signs, factor, turned)
+            gather_line(turned[0], places, x[row])
         if clip_l2_rows(line, l2, error, changed, squares) >= 0:
             return row, 0, 0
         if linf < np.inf:

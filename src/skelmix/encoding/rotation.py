@@ -79,6 +79,11 @@ _recent_signs = lru_cache(maxsize=4)(_signs)
 _last_signs = lru_cache(maxsize=1)(_signs)
 
 
+def rotation_factor(scale: float, length: int, dtype: np.dtype[Any]) -> Any:
+    """scale/√length, rounded to the dtype: what a transform with entries ±1 is multiplied by."""
+    return dtype.type(scale / math.sqrt(length))
+
+
 def rotate(
     x: NDArray[Any], seed: bytes, round: int, *, scale: float = 1.0, out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
@@ -92,7 +97,7 @@ def rotate(
     width = padded(rows.shape[1])
     result = np.empty((rows.shape[0], width), rows.dtype) if out is None else _rows(out)
     _check_out(result, out, rows, width)
-    factor = rows.dtype.type(scale / math.sqrt(width))
+    factor = rotation_factor(scale, width, rows.dtype)
     _rotate_all(rows, rotation_signs(seed, round, width), factor, result)
     return result[0] if x.ndim == 1 else result
 
@@ -106,7 +111,7 @@ def unrotate(z: NDArray[Any], seed: bytes, round: int, *, dimension: int, scale:
             f"z has {rows.shape[1]} coordinates: dimension {dimension} rotates to {padded(dimension)}"
         )
     work = rows.copy()
-    factor = rows.dtype.type(scale / math.sqrt(rows.shape[1]))
+    factor = rotation_factor(scale, rows.shape[1], rows.dtype)
     _transform_rows(work)
     work *= rotation_signs(seed, round, rows.shape[1]) * factor
     result = np.ascontiguousarray(work[:, :dimension])

@@ -284,7 +284,7 @@ class Trainer:
         if stats is not None and stats.participants:
             record["rms_norm"] = math.sqrt(stats.squared_norms / stats.participants) / mechanism.scale
             record["clipped_fraction"] = stats.clipped_rows / stats.participants
-            record["wrapped_fraction"] = stats.wrapped_coordinates / mechanism.padded_dimension
+            record["wrapped_fraction"] = stats.wrapped_coordinates / mechanism.coordinates
         if watched is not None:
             record["mse"] = float(np.mean((total - watched.total) ** 2))
         start = perf_counter()

@@ -149,7 +149,7 @@ class _Participant:
 
         plan = Plan.from_json(request.plan)
         self.policy.check_plan(plan)
-        self.memory.keep_plan(request.plan, request.digest, plan.mechanism.padded_dimension)
+        self.memory.keep_plan(request.plan, request.digest, plan.mechanism.coordinates)
 
     def _simple(self, name: str, data: bytes) -> bytes:
         """Every phase but the one that trains."""

@@ -44,7 +44,7 @@ class SecureRound:
         if count < 2 or cohort.shares(count) == 0 or threshold > count:
             raise RoundFailed(f"{count} nodes have advertised keys: too few for a sum that hides anyone")
         settings = Settings(
-            mechanism.padded_dimension,
+            mechanism.coordinates,
             mechanism.bits,
             threshold,
             cohort.colluding,

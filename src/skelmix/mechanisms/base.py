@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class EncodeStats:
 
     clipped_rows: vectors that the clip changed. touched_coordinates: those above an L-infinity clip.
     wrapped_coordinates: those of the noisy sum that left [-m/2, m/2). squared_norms: Σ‖γx‖² of the vectors
-    as they came, on the integer grid.
+    as they came, on the integer grid; of a subset length/keep times that of the kept coordinates.
 
     Example: `stats = EncodeStats(); mechanism.encode_sum(vectors, round=0, stats=stats)`, then
     `stats.clipped_rows`.
@@ -63,7 +64,10 @@ class Mechanism(ABC):
     clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian,
     the trials of a binomial, on the integer grid. shares: over how many participants it is divided; a round
     may say otherwise. rotation_seed: 32 public bytes. rotate: without it (and with scale 1) the steps are
-    the plain ones of the paper's Algorithms 1 and 2.
+    the plain ones of the paper's Algorithms 1 and 2. keep: how many of the rotated coordinates are sent, a
+    public random subset in each round; None: all of them. clip_slack: a >= 0, how far the norm of the kept
+    coordinates may exceed its root mean square √(keep/length)·γΔ before it is clipped, 1 + a/√keep times; a
+    larger one clips less and needs more noise.
 
     Example: `SkellamMixture`; every mechanism has the same methods.
     """
@@ -76,8 +80,12 @@ class Mechanism(ABC):
     shares: int = 1
     rotation_seed: bytes = bytes(SEED_BYTES)
     rotate: bool = True
+    keep: int | None = None
+    clip_slack: float = 0.0
 
     name: ClassVar[str]
+    sends_subsets: ClassVar[bool] = False
+    """Whether `keep` may be given."""
 
     def __post_init__(self) -> None:
         validation.whole(1, 2**28, dimension=self.dimension)
@@ -86,24 +94,54 @@ class Mechanism(ABC):
         if not 2.0**-60 <= self.total_noise <= 2.0**120:
             raise InvalidInput(f"total_noise = {self.total_noise:g}: must be within 2^-60..2^120")
         validation.whole(1, shares=self.shares)
+        if not isinstance(self.rotate, bool):
+            raise InvalidInput(f"rotate = {self.rotate!r}: must be True or False")
+        self._check_subset()
         if not 2.0**-60 <= self.radius <= 2.0**30:
             raise InvalidInput(
                 f"scale·clip_norm = {self.radius:g}: must be within 2^-60..2^30; change the scale"
             )
         if not isinstance(self.rotation_seed, bytes) or len(self.rotation_seed) != SEED_BYTES:
             raise InvalidInput(f"rotation_seed: must be {SEED_BYTES} bytes; it is public")
-        if not isinstance(self.rotate, bool):
-            raise InvalidInput(f"rotate = {self.rotate!r}: must be True or False")
+
+    def _check_subset(self) -> None:
+        validation.non_negative(clip_slack=self.clip_slack)
+        if self.keep is None:
+            if self.clip_slack:
+                raise InvalidInput(
+                    f"clip_slack = {self.clip_slack!r}: it is about the subset that is sent; give keep, or 0"
+                )
+            return
+        if not self.sends_subsets:
+            raise InvalidInput(
+                f"keep = {self.keep!r}: the bound of {self.name} needs every coordinate; use smm or dgm with "
+                "keep, or keep = None"
+            )
+        if not self.rotate:
+            raise InvalidInput(
+                f"keep = {self.keep!r}: coordinates are alike only after the rotation; use rotate = True"
+            )
+        validation.whole(1, self.padded_dimension, keep=self.keep)
 
     @property
     def radius(self) -> float:
-        """γΔ: the L2 norm of a clipped vector on the integer grid, as the accountant uses it."""
-        return float(self.scale) * float(self.clip_norm)
+        """γΔ, or √(keep/length)·γΔ·(1 + clip_slack/√keep) of a subset: the L2 norm on the integer grid to
+        which the coordinates that are sent are clipped, as the accountant uses it."""
+        whole = float(self.scale) * float(self.clip_norm)
+        if self.keep is None:
+            return whole
+        share = math.sqrt(self.keep / self.padded_dimension)
+        return share * whole * (1 + self.clip_slack / math.sqrt(self.keep))
 
     @property
     def padded_dimension(self) -> int:
-        """Length of the rotated vector: the next available one (`padded`), or the dimension without rotation."""
+        """Length of the rotated vector: the next available one, or the dimension itself without rotation."""
         return padded(self.dimension) if self.rotate else self.dimension
+
+    @property
+    def coordinates(self) -> int:
+        """How many integers one participant sends: `keep`, or the whole rotated vector."""
+        return self.padded_dimension if self.keep is None else self.keep
 
     # What is sent, and what comes of it
 

@@ -28,8 +28,8 @@ class CentralGaussian(Mechanism):
     and who adds Gaussian noise of variance `total_noise` to the sum, once.
 
     A reference in floating point: its noise is a float64 approximation of a normal law, and it neither
-    rotates, rounds nor wraps. There is no modulus; `bits`, `shares` and `rotation_seed` are not used and
-    `scale` must be 1.
+    rotates, rounds nor wraps. There is no modulus; `bits`, `shares`, `rotation_seed`, `keep` and
+    `clip_slack` are not used and `scale` must be 1.
 
     Example:
 
@@ -47,8 +47,19 @@ class CentralGaussian(Mechanism):
                 f"scale = {self.scale!r}: the central Gaussian has no integer grid; use scale = 1"
             )
 
+    def _check_subset(self) -> None:
+        """Nothing is sent: all coordinates reach the aggregator, whatever `keep` says."""
+
+    @property
+    def radius(self) -> float:
+        return float(self.clip_norm)
+
     @property
     def padded_dimension(self) -> int:
+        return self.dimension
+
+    @property
+    def coordinates(self) -> int:
         return self.dimension
 
     def encode(

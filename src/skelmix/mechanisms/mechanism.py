@@ -1,7 +1,8 @@
 """A mechanism: what a participant sends, and what the aggregator makes of the sum, as one list of steps.
 
 `encode` is Bao et al. 2022, Algorithm 4 (Algorithm 14 for the discrete Gaussian): rotate, scale, clip,
-round, add noise, wrap. `decode` is Algorithm 6: unwrap, rotate back, scale back. With rotate=False and
+round, add noise, wrap; with `keep`, a public subset of the coordinates is chosen before the clip. `decode` is
+Algorithm 6: unwrap, put the subset back, rotate back, scale back. With rotate=False and
 scale=1 the steps are the paper's Algorithms 2 and 12, and in one dimension Algorithms 1 and 11.
 """
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from skelmix import validation
 from skelmix.encoding.rotation import rotate, unrotate
+from skelmix.encoding.subset import rotate_and_gather, scatter
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.encoding.wrapping import add_rows, unwrap, wire_dtype, wrap, wrapped_coordinates
 from skelmix.errors import InvalidInput
@@ -69,11 +71,11 @@ class IntegerMechanism(Mechanism):
         """What each participant sends in this round: integers in 0..2^bits - 1, smallest unsigned dtype.
 
         vectors: (d,) or (participants, d), float32 or float64, NumPy or a torch CPU tensor; not modified.
-        Returns (padded d,) or (participants, padded d). shares: how many participants' noise makes up
+        Returns (coordinates,) or (participants, coordinates). shares: how many participants' noise makes up
         `total_noise` in this round. NaN, infinity, wrong shapes and zero participants raise `InvalidInput`.
         """
         array, single = rows_of(vectors, self.dimension)
-        out = np.empty((array.shape[0], self.padded_dimension), wire_dtype(self.bits))
+        out = np.empty((array.shape[0], self.coordinates), wire_dtype(self.bits))
         draws = self._sampler(shares)
 
         def participant(block: tuple[Block, Entropy]) -> None:
@@ -95,7 +97,7 @@ class IntegerMechanism(Mechanism):
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
-        """The sum modulo 2^bits of what the participants would send, (padded d,): the same law as adding up
+        """The sum modulo 2^bits of what the participants would send, (coordinates,): the law of adding up
         `encode`.
 
         For simulation. vectors: an array, or an iterable of (d,) vectors and (k, d) blocks, streamed:
@@ -105,16 +107,15 @@ class IntegerMechanism(Mechanism):
         """
         sums: SimpleQueue[NDArray[np.int64]] = SimpleQueue()
         for _ in range(worker_count()):
-            sums.put(np.zeros(self.padded_dimension, np.int64))
+            sums.put(np.zeros(self.coordinates, np.int64))
         seen = EncodeStats()
 
         def add(block: tuple[Block, Entropy]) -> None:
             (start, rows), source = block
             with self._prepared(start, rows, round) as (x, clipped), lent(sums) as total:
                 self._round_into(x, total, source)
-            seen.add(
-                EncodeStats(len(x), clipped.rows, clipped.coordinates, squared_norms=clipped.squared_norms)
-            )
+            norms = clipped.squared_norms * self.padded_dimension / self.coordinates
+            seen.add(EncodeStats(len(x), clipped.rows, clipped.coordinates, squared_norms=norms))
 
         blocks = as_blocks(vectors, self._rows_at_once, self.dimension, ahead=worker_count() > 1)
         for_each(self._with_entropy(blocks, entropy), add)
@@ -123,7 +124,7 @@ class IntegerMechanism(Mechanism):
         noisy = seen.participants if participants is None else participants
         validation.whole(seen.participants, participants=noisy)
         self._add_noise(sums, noisy, shares, entropy)
-        total = sum((sums.get() for _ in range(sums.qsize())), np.zeros(self.padded_dimension, np.int64))
+        total = sum((sums.get() for _ in range(sums.qsize())), np.zeros(self.coordinates, np.int64))
         if stats is not None:
             seen.wrapped_coordinates = self.overflow(total)
             stats.add(seen)
@@ -133,13 +134,15 @@ class IntegerMechanism(Mechanism):
         """The estimate of the sum of the participants' (clipped) vectors, float64 (d,), from their sum
         modulo 2^bits."""
         z = np.asarray(total)
-        if z.shape != (self.padded_dimension,) or z.dtype.kind not in "iu":
+        if z.shape != (self.coordinates,) or z.dtype.kind not in "iu":
             raise InvalidInput(
-                f"total has shape {z.shape}, dtype {z.dtype}: must be ({self.padded_dimension},) integers"
+                f"total has shape {z.shape}, dtype {z.dtype}: must be ({self.coordinates},) integers"
             )
         values = unwrap(z, self.bits).astype(np.float64)
         if not self.rotate:
             return values / self.scale
+        if self.keep is not None:
+            values = scatter(values, self.rotation_seed, round, length=self.padded_dimension)
         return unrotate(values, self.rotation_seed, round, dimension=self.dimension, scale=1.0 / self.scale)
 
     def overflow(self, sums: NDArray[Any]) -> int:
@@ -156,10 +159,14 @@ class IntegerMechanism(Mechanism):
 
     @contextmanager
     def _prepared(self, start: int, rows: Any, round: int) -> Iterator[tuple[NDArray[Any], Clipped]]:
-        """Rotate, scale and clip: the floats that are rounded next, in memory that is lent for the block."""
+        """Rotate, scale, choose and clip: the floats that are rounded next, in memory that is lent for the
+        block."""
         given = self._given(rows)
-        with counted_from(start), scratch((len(given), self.padded_dimension), given.dtype) as x:
-            if self.rotate:
+        with counted_from(start), scratch((len(given), self.coordinates), given.dtype) as x:
+            if self.keep is not None:
+                length = self.padded_dimension
+                rotate_and_gather(given, self.rotation_seed, round, scale=self.scale, length=length, out=x)
+            elif self.rotate:
                 rotate(given, self.rotation_seed, round, scale=self.scale, out=x)
             else:
                 with np.errstate(over="ignore", invalid="ignore"):  # the clip finds it, and says so
@@ -228,7 +235,7 @@ class IntegerMechanism(Mechanism):
 
         def draw(part: tuple[tuple[BallLaw, int], Entropy]) -> None:
             (one, draws), source = part
-            with scratch((draws, self.padded_dimension), sampler(one).dtype) as noise:
+            with scratch((draws, self.coordinates), sampler(one).dtype) as noise:
                 sampler(one).sample(noise.shape, out=noise, entropy=source)
                 with lent(sums) as total:
                     add_rows(noise, total)
@@ -243,15 +250,16 @@ class IntegerMechanism(Mechanism):
                 yield law.sum_of(min(at_once, participants - done)), 1
             return
         single = participants
-        worth = participants * self.padded_dimension >= _WORTH_A_TABLE
+        worth = participants * self.coordinates >= _WORTH_A_TABLE
         if worth and isinstance(law, DiscreteGaussian) and law.parameter <= _WIDEST_SUMMAND:
             groups, single = divmod(participants, _GROUP)
             yield from self._in_blocks(law.sum_of(_GROUP), groups)
         yield from self._in_blocks(law, single)
 
     def _in_blocks(self, law: BallLaw, draws: int) -> Iterator[tuple[BallLaw, int]]:
-        for done in range(0, draws, self._rows_at_once):
-            yield law, min(self._rows_at_once, draws - done)
+        at_once = max(1, (1 << 20) // self.coordinates)
+        for done in range(0, draws, at_once):
+            yield law, min(at_once, draws - done)
 
     @property
     def _rows_at_once(self) -> int:

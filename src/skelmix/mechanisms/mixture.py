@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,25 +34,31 @@ class Mixture(IntegerMechanism):
 
     clip: Clip = field(default_factory=L2Clip)
 
+    sends_subsets: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.keep is not None and isinstance(self.clip, MixtureClip):
+            raise InvalidInput(
+                f"keep = {self.keep!r}: the paper's clip needs all coordinates; use L2Clip() or FlatClip"
+            )
         if not isinstance(self.clip, L2Clip | FlatClip | MixtureClip):
             raise InvalidInput(f"clip = {self.clip!r}: must be L2Clip(), FlatClip(linf) or MixtureClip(linf)")
 
     @property
     def l1_sensitivity(self) -> float:
         """A bound on ‖x‖₁ of the clipped vector that is rounded next."""
-        return self.clip.bounds(self.radius, self.padded_dimension)[0]
+        return self.clip.bounds(self.radius, self.coordinates)[0]
 
     @property
     def l2_sensitivity(self) -> float:
         """A bound on ‖x‖₂ of the clipped vector that is rounded next."""
-        return self.clip.bounds(self.radius, self.padded_dimension)[1]
+        return self.clip.bounds(self.radius, self.coordinates)[1]
 
     @property
     def linf_sensitivity(self) -> float:
         """A bound on the coordinates of the clipped vector that is rounded next."""
-        return self.clip.bounds(self.radius, self.padded_dimension)[2]
+        return self.clip.bounds(self.radius, self.coordinates)[2]
 
     def _clip(self, x: NDArray[Any]) -> Clipped:
         return self.clip.apply(x, self.radius)
@@ -60,7 +66,7 @@ class Mixture(IntegerMechanism):
     def _encode_block(
         self, block: Block, round: int, draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy
     ) -> None:
-        wide = self.padded_dimension > 1 << 20  # nothing of a row would stay in the cache
+        wide = self.coordinates > 1 << 20  # nothing of a row would stay in the cache
         if draws is None or wide or not self.rotate or isinstance(self.clip, MixtureClip):
             super()._encode_block(block, round, draws, out, entropy)
             return
@@ -123,10 +129,10 @@ class Mixture(IntegerMechanism):
         from skelmix.accounting import gaussian as gaussian_dp
 
         if bound == "gdp" and not isinstance(self.clip, MixtureClip):
-            return gaussian_dp.gdp_certificate(self.accounted_law, self.radius, self.padded_dimension, slack)
+            return gaussian_dp.gdp_certificate(self.accounted_law, self.radius, self.coordinates, slack)
         if bound == "flat" and isinstance(self.clip, FlatClip):
             return gaussian_dp.flat_certificate(
-                self.accounted_law, self.radius, self.clip.linf, self.padded_dimension, slack
+                self.accounted_law, self.radius, self.clip.linf, self.coordinates, slack
             )
         raise InvalidInput(f"bound = {bound!r}: with this clip there is {', '.join(self.bounds)}")
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.encoding.rotation import rotate
+from skelmix.encoding.subset import choose
 from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.planning.planner import Cohort, Plan, PrivacyTarget, account, plan
@@ -87,7 +88,7 @@ def measure(cell: Row) -> Row:
         "predicted_noise": predicted.noise,
         "ratio": mse / predicted.mse,
         "kept_length": kept_length(mechanism, points),
-        "wrapped_fraction": stats.wrapped_coordinates / (mechanism.padded_dimension * len(errors)),
+        "wrapped_fraction": stats.wrapped_coordinates / (mechanism.coordinates * len(errors)),
         "wrap_probability": predicted.wrap_probability,
         "scale": mechanism.scale,
         "noise": mechanism.noise,
@@ -111,9 +112,12 @@ def kept_length(mechanism: Mechanism, points: NDArray[np.float64]) -> float:
     clip = getattr(mechanism, "clip", None)
     if clip is None:
         return 1.0
-    true = clipped = np.zeros(mechanism.padded_dimension)
+    true = clipped = np.zeros(mechanism.coordinates)
     for block in np.array_split(points, max(1, len(points) // 20)):
         x = rotate(np.ascontiguousarray(block), mechanism.rotation_seed, 0, scale=mechanism.scale)
+        if mechanism.keep is not None:
+            sent = choose(mechanism.rotation_seed, 0, mechanism.padded_dimension, mechanism.keep)
+            x = np.ascontiguousarray(x[:, sent])
         true = true + x.sum(axis=0)
         clip.apply(x, mechanism.radius)
         clipped = clipped + x.sum(axis=0)

@@ -49,7 +49,7 @@ def run() -> dict[str, Any]:
     repeats = PARTICIPANTS / len(block)
     rotated = rotate(block, mechanism.rotation_seed, 0, scale=SCALE)
     clip_l2(rotated, SCALE)
-    total = np.zeros(mechanism.padded_dimension, np.int64)
+    total = np.zeros(mechanism.coordinates, np.int64)
     law = mechanism.participant_law(PARTICIPANTS)
     summed = None if law is None else sampler(law.sum_of(PARTICIPANTS))
 
@@ -63,7 +63,7 @@ def run() -> dict[str, Any]:
         "gradients": _best(lambda: [None for _ in probe.blocks()]),
         "rotate and clip": _best(rotate_and_clip) * repeats,
         "round": _best(lambda: round_into_sum(rotated, total)) * repeats,
-        "noise": 0.0 if summed is None else _best(lambda: summed.sample(mechanism.padded_dimension)),
+        "noise": 0.0 if summed is None else _best(lambda: summed.sample(mechanism.coordinates)),
         "aggregate (ideal)": _best(lambda: messages.sum(axis=0, dtype=np.uint8)) * repeats,
         "decode": _best(lambda: mechanism.decode(encoded, round=0)),
         "optimizer": _best(lambda: probe.optimizer_step(decoded / PARTICIPANTS)),
