@@ -8,10 +8,8 @@ per vector, in one run, on this machine.
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +20,7 @@ from rich.table import Table
 from skelmix.encoding.rotation import rotation_signs
 from skelmix.encoding.threads import at_most
 from skelmix.mechanisms.skellam_mixture import SkellamMixture
+from skelmix.studies.benchmarks.rates import best_of, few_coordinates, large_model, rotation_lengths
 
 DIMENSION = 1 << 16
 PARTICIPANTS = 240
@@ -31,8 +30,15 @@ BITS = 8
 _SEED = bytes(range(32))
 
 
-def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 12) -> dict[str, Any]:
-    """All measurements: seconds per vector, ratios, growth with d and with the number of participants."""
+def run(
+    *,
+    participants: int = PARTICIPANTS,
+    largest: int = 22,
+    repeats: int = 12,
+    model: int = 10_000_000,
+) -> dict[str, Any]:
+    """All measurements: seconds per vector, ratios, growth with d and with the number of participants, low
+    rates, and one participant of a model of so many weights."""
     rng = np.random.default_rng(1)
     mechanism = _mechanism(DIMENSION, participants)
     vectors = _unit_rows(rng, participants, DIMENSION)
@@ -48,7 +54,7 @@ def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 1
         with at_most(1):
             return work()
 
-    one_core, all_cores, summed, plain = _best(
+    one_core, all_cores, summed, plain = best_of(
         repeats,
         lambda: on_one_core(encode),
         encode,
@@ -68,6 +74,9 @@ def run(*, participants: int = PARTICIPANTS, largest: int = 22, repeats: int = 1
         "times_numpy": plain / one_core,
         "times_one_core": one_core / all_cores,
         "by_dimension": [_at_dimension(1 << power, rng) for power in range(10, largest + 1, 2)],
+        "low_rates": [few_coordinates(mechanism, rate, vectors, repeats) for rate in (0.5, 0.0625)],
+        "lengths": rotation_lengths(16, repeats),
+        "large_model": large_model(model, 0.1, repeats),
         "encode_sum_memory": [_memory(count) for count in (100, 10_000)],
     }
 
@@ -124,6 +133,7 @@ def table(result: dict[str, Any]) -> Table:
                 f"{entry['nanoseconds_per_d_log_d']:.3f} ns per d·log2(d)",
             )
         )
+    rows += _rate_rows(result)
     for entry in result["encode_sum_memory"]:
         rows.append(
             (
@@ -136,6 +146,33 @@ def table(result: dict[str, Any]) -> Table:
     for row in rows:
         grid.add_row(*row)
     return grid
+
+
+def _rate_rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    large = result["large_model"]
+    return [
+        *(
+            (
+                f"encode, one core, {entry['rate']:g} bits per weight",
+                f"{entry['seconds_per_vector'] * 1e6:,.0f} µs",
+                f"{entry['times_dense']:.2f} times all coordinates of {BITS} bits",
+            )
+            for entry in result["low_rates"]
+        ),
+        *(
+            (
+                f"rotate, d = {entry['length']:,}",
+                f"{entry['seconds'] * 1e6:,.0f} µs",
+                f"{entry['times_next_power']:.2f} times the next power of two",
+            )
+            for entry in result["lengths"]
+        ),
+        (
+            f"encode, d = {large['dimension']:,}, {large['rate']:g} bits per weight",
+            f"{large['seconds'] * 1e3:,.0f} ms",
+            f"peak memory {large['times_vector']:.2f} times the float32 vector",
+        ),
+    ]
 
 
 def _mechanism(dimension: int, participants: int) -> SkellamMixture:
@@ -156,17 +193,6 @@ def _unit_rows(rng: np.random.Generator, rows: int, dimension: int) -> NDArray[n
     return vectors
 
 
-def _best(repeats: int, *works: Callable[[], Any]) -> list[float]:
-    """The least wall-clock time of each of some works, in turns: what is left when nothing else runs."""
-    times = [math.inf] * len(works)
-    for _ in range(repeats):
-        for place, work in enumerate(works):
-            start = time.perf_counter()
-            work()
-            times[place] = min(times[place], time.perf_counter() - start)
-    return times
-
-
 def _at_dimension(dimension: int, rng: np.random.Generator) -> dict[str, float]:
     mechanism = _mechanism(dimension, PARTICIPANTS)
     vector = _unit_rows(rng, 1, dimension)
@@ -174,7 +200,7 @@ def _at_dimension(dimension: int, rng: np.random.Generator) -> dict[str, float]:
     runs = max(3, (1 << 20) // dimension)
     with at_most(1):
         seconds = statistics.median(
-            _best(3, lambda: mechanism.encode(vector, round=0))[0] for _ in range(runs)
+            best_of(3, lambda: mechanism.encode(vector, round=0))[0] for _ in range(runs)
         )
     return {
         "dimension": dimension,
