@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from skelmix.federated import stack_kernels as kernels
-from skelmix.federated.layered import Loss, _hooked, _stack
+from skelmix.federated.linear_gradients import Loss, hooked, plain_stack
 from skelmix.federated.stack_kernels import Stack
 from skelmix.noise.scratch import scratch
 
@@ -41,7 +41,7 @@ class LinearStack:
     @staticmethod
     def of(model: nn.Module) -> LinearStack | None:
         """The stack of a model, read from its layers; None when the kernels do not know them all."""
-        layers = _stack(model)
+        layers = plain_stack(model)
         if layers is None:
             return None
         steps = [layer for layer in layers if not isinstance(layer, nn.Flatten)]
@@ -110,7 +110,7 @@ def _classes(loss: Loss, targets: Tensor) -> NDArray[np.int64] | None:
         and loss.weight is None
         and loss.label_smoothing == 0
         and loss.ignore_index == -100
-        and not _hooked(loss)
+        and not hooked(loss)
     )
     known = plain and targets.dim() == 1 and targets.dtype == torch.int64
     return targets.contiguous().numpy() if known else None
