@@ -180,8 +180,8 @@ class Mechanism(ABC):
     def silo_sum(self, *, round: int) -> SiloSum:
         """An empty exact sum of a silo's records for this round: add vectors to it, then `encode_silo`."""
         raise InvalidInput(
-            f"{self.name}: this bound does not cover one record of a silo's sum; use smm or dgm with the bound "
-            "tight, rdp, gdp or flat"
+            f"{self.name}: this bound does not cover one record of a silo's sum; use smm or dgm with "
+            "the bound tight, rdp, gdp or flat"
         )
 
     def encode_silo(
