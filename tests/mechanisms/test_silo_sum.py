@@ -1,5 +1,6 @@
 """A silo's message: the exact sum of its clipped records, rounded once, with one share of noise."""
 
+import math
 import tracemalloc
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ MECHANISMS = {
     "flat smm": SkellamMixture(**COMMON, clip=FlatClip(32.0)),
     "dgm": GaussianMixture(**COMMON),
     "flat dgm": GaussianMixture(**COMMON, clip=FlatClip(32.0)),
+    "subset smm": SkellamMixture(**COMMON, keep=40, clip_slack=3.0),
+    "flat subset smm": SkellamMixture(**COMMON, keep=40, clip_slack=3.0, clip=FlatClip(24.0)),
     "smm without rotation": SkellamMixture(**COMMON, rotate=False),
 }
 
@@ -52,14 +55,23 @@ def summed(mechanism, vectors, round=3):
     return silo
 
 
+def clipped_by_participants(mechanism, x, round=3):
+    """The sum of the same vectors as participants clip them, in floating point."""
+    with mechanism._prepared(0, x.astype(np.float64), round) as (clipped, _):
+        return mechanism._decoded(clipped.sum(axis=0), round)
+
+
 def test_the_message_decodes_to_the_sum_of_the_clipped_records(mechanism):
     x = records()
     silo = summed(mechanism, x)
-    np.testing.assert_allclose(silo.clipped_sum(), x.sum(axis=0, dtype=np.float64), atol=1e-4)
+    expected = clipped_by_participants(mechanism, x)
+    np.testing.assert_allclose(silo.clipped_sum(), expected, atol=1e-5)
+    if mechanism.keep is None:
+        np.testing.assert_allclose(expected, x.sum(axis=0, dtype=np.float64), atol=1e-5)
     message = mechanism.encode_silo(silo)
-    assert message.shape == (mechanism.padded_dimension,)
+    assert message.shape == (mechanism.coordinates,)
     assert message.dtype == np.uint16
-    error = mechanism.decode(message, round=3) - x.sum(axis=0)
+    error = mechanism.decode(message, round=3) - expected
     assert 0 < np.abs(error).max() < 40 / mechanism.scale
 
 
@@ -68,7 +80,11 @@ def test_long_records_are_clipped_and_counted(mechanism):
     x[0, :], x[1, 5], x[2, 5] = 100.0, -0.5, np.nan
     silo = summed(mechanism, x)
     assert (silo.records, silo.broken, silo.stats.clipped_rows) == (4, 1, 1)
-    assert np.linalg.norm(silo.clipped_sum() + 0.5 * np.eye(D)[5]) == pytest.approx(1.0, abs=1e-4)
+    np.testing.assert_allclose(
+        silo.clipped_sum(), clipped_by_participants(mechanism, np.nan_to_num(x)), atol=1e-5
+    )
+    if mechanism.keep is None:
+        assert np.linalg.norm(silo.clipped_sum() + 0.5 * np.eye(D)[5]) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_every_way_to_add_records_gives_the_same_sum(mechanism):
@@ -131,6 +147,11 @@ def test_noise_is_one_share_of_the_law():
     assert follows(fifth, law(5), cuts)
 
 
+def spread(mechanism):
+    """The largest norm of the error of one rounding, decoded."""
+    return mechanism.padded_dimension / math.sqrt(mechanism.coordinates) / mechanism.scale
+
+
 def test_silos_together_are_the_sum_of_their_messages(mechanism):
     bare = mechanism.without_noise()
     x = np.round(records() * 8) / 8
@@ -141,10 +162,10 @@ def test_silos_together_are_the_sum_of_their_messages(mechanism):
     # three roundings, each off by less than one on every coordinate
     exact = sum(summed(bare, part).clipped_sum() for part in np.array_split(x, 3))
     error = together - exact
-    assert np.linalg.norm(error) <= 3 * np.sqrt(mechanism.padded_dimension) / mechanism.scale
+    assert np.linalg.norm(error) <= 3 * spread(mechanism)
     messages = [bare.encode_silo(summed(bare, part)).astype(np.int64) for part in np.array_split(x, 3)]
     apart = bare.decode(sum(messages) % bare.modulus, round=3)
-    assert np.linalg.norm(apart - exact) <= 3 * np.sqrt(mechanism.padded_dimension) / mechanism.scale
+    assert np.linalg.norm(apart - exact) <= 3 * spread(mechanism)
     noisy = [summed(mechanism, part) for part in np.array_split(x, 4)]
     assert mechanism.encode_silos(noisy).dtype == np.uint16
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from skelmix.encoding.fixed_point import FixedPoint
 from skelmix.encoding.hadamard import finish, layout, transform_block
+from skelmix.encoding.subset import gather_line
 from skelmix.noise.scratch import scratch
 
 _LANES = 256  # partial sums of a square sum
@@ -151,8 +152,7 @@ def _add_rows(
         if steps.transform:
             _transform(line)
         if kept.size > 0:
-            for j in range(kept.size):
-                part[j] = line[kept[j]]
+            gather_line(line, kept, part)
             long = clip_units(part, steps.squares, lanes)
             clamped += _add_clamped(part, steps.linf, total)
         else:

@@ -36,7 +36,7 @@ class SiloMechanism(IntegerMechanism):
         return FixedPoint(
             dimension=self.dimension,
             length=self.padded_dimension,
-            kept=self.padded_dimension,
+            kept=self.coordinates,
             scale=float(self.scale),
             l2=self.radius,
             linf=self._linf,
@@ -68,7 +68,7 @@ class SiloMechanism(IntegerMechanism):
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
         source = system_entropy() if entropy is None else entropy
-        total, count = np.zeros(self.padded_dimension, np.int64), 0
+        total, count = np.zeros(self.coordinates, np.int64), 0
         seen = EncodeStats()
         for silo in silos:
             total += self._rounded(silo, source)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from skelmix.encoding.fixed_point import round_sum
 from skelmix.encoding.record_sum import add_records
 from skelmix.encoding.rotation import rotate_integers, rotation_signs
+from skelmix.encoding.subset import choose
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import EncodeStats
@@ -60,8 +61,11 @@ class SiloSum:
         self.stats, self.broken = EncodeStats(), 0
         self._grid = mechanism.fixed_point
         self._signs, self._kept = _NO_SIGNS, None
+        seed, length, kept = mechanism.rotation_seed, self._grid.length, self._grid.kept
         if self._grid.rotates_records:
-            self._signs = rotation_signs(mechanism.rotation_seed, round, self._grid.length)
+            self._signs = rotation_signs(seed, self.round, length)
+        if kept < length:
+            self._kept = choose(seed, self.round, length, kept)
         self._sums: SimpleQueue[NDArray[np.int64]] = SimpleQueue()
         self._lock = threading.Lock()
         self._encoded = False
