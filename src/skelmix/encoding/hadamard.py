@@ -70,9 +70,12 @@ def _tile_in_registers(typingctx: Any, array: Any, start: Any) -> Any:
 
 
 @njit(inline="always")
-def _butterfly8(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    a, b, c, d, e, f, g, h = a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h
-    a, b, c, d, e, f, g, h = a + c, b + d, a - c, b - d, e + g, f + h, e - g, f - h
+def _butterfly8(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, kind: Any) -> Any:
+    """Three stages on eight numbers; `kind` keeps each sum in their own type, since numba widens int32."""
+    a, b, c, d = kind(a + b), kind(a - b), kind(c + d), kind(c - d)
+    e, f, g, h = kind(e + f), kind(e - f), kind(g + h), kind(g - h)
+    a, b, c, d = kind(a + c), kind(b + d), kind(a - c), kind(b - d)
+    e, f, g, h = kind(e + g), kind(f + h), kind(e - g), kind(f - h)
     return a + e, b + f, c + g, d + h, a - e, b - f, c - g, d - h
 
 
@@ -81,13 +84,14 @@ def _stages(x: Any, step: int) -> None:
     """All stages of x (1-D, `step` times a power of two long) whose butterflies span `step` or more, three at
     a time."""
     n = x.size
+    kind = x.dtype.type
     while step * 8 <= n:
         for i in range(0, n, 8 * step):
             r0, r1, r2, r3 = x[i : i + step], x[i + step :], x[i + 2 * step :], x[i + 3 * step :]
             r4, r5, r6, r7 = x[i + 4 * step :], x[i + 5 * step :], x[i + 6 * step :], x[i + 7 * step :]
             for j in range(step):
                 r0[j], r1[j], r2[j], r3[j], r4[j], r5[j], r6[j], r7[j] = _butterfly8(
-                    r0[j], r1[j], r2[j], r3[j], r4[j], r5[j], r6[j], r7[j]
+                    r0[j], r1[j], r2[j], r3[j], r4[j], r5[j], r6[j], r7[j], kind
                 )
         step *= 8
     while step < n:

@@ -27,15 +27,15 @@ _ELEMENTWISE = (
 )
 
 
-def _hooked(module: nn.Module) -> bool:
+def hooked(module: nn.Module) -> bool:
     """Whether somebody changes or watches what goes through it."""
     names = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
     return any(getattr(module, name) for name in names)
 
 
-def _stack(model: nn.Module) -> list[nn.Module] | None:
+def plain_stack(model: nn.Module) -> list[nn.Module] | None:
     """The layers in order, when they are all linear, elementwise or a flattening; else None."""
-    if type(model) is not nn.Sequential or _hooked(model):
+    if type(model) is not nn.Sequential or hooked(model):
         return None
     layers = list(model)
     for place, layer in enumerate(layers):
@@ -45,7 +45,7 @@ def _stack(model: nn.Module) -> list[nn.Module] | None:
             return None
         if getattr(layer, "inplace", False):  # it overwrites the outputs whose slopes are wanted
             return None
-        if _hooked(layer):
+        if hooked(layer):
             return None
     tied = len({id(p) for layer in layers for p in layer.parameters()}) < sum(
         1 for x in layers for _ in x.parameters()
@@ -64,7 +64,7 @@ def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor]
     (last - first, d). None when the model is not a plain stack: the general road through torch.func is then
     to be taken.
     """
-    layers = _stack(model)
+    layers = plain_stack(model)
     if layers is None:
         return None
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skelmix.mechanisms.discrete_gaussian import DiscreteGaussian
     from skelmix.mechanisms.gaussian_mixture import GaussianMixture
     from skelmix.mechanisms.registry import mechanism_from_dict
+    from skelmix.mechanisms.silo_sum import SiloSum
     from skelmix.mechanisms.skellam import Skellam
     from skelmix.mechanisms.skellam_mixture import SkellamMixture
 
@@ -27,6 +28,7 @@ __all__ = [
     "L2Clip",
     "Mechanism",
     "MixtureClip",
+    "SiloSum",
     "Skellam",
     "SkellamMixture",
     "mechanism_from_dict",
@@ -42,6 +44,7 @@ _HOMES = {
     "L2Clip": "clips",
     "Mechanism": "base",
     "MixtureClip": "clips",
+    "SiloSum": "silo_sum",
     "Skellam": "skellam",
     "SkellamMixture": "skellam_mixture",
     "mechanism_from_dict": "registry",

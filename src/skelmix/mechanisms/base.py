@@ -6,7 +6,7 @@ import copy
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skelmix.accounting.gaussian import GaussianCertificate
     from skelmix.accounting.prediction import PredictedError
     from skelmix.accounting.rdp.curve import RdpCurve
+    from skelmix.mechanisms.silo_sum import SiloSum
 
 
 @dataclass
@@ -196,6 +197,40 @@ class Mechanism(ABC):
     @abstractmethod
     def decode(self, total: Any, *, round: int) -> NDArray[Any]:
         """The estimate of the sum of the participants' (clipped) vectors, float64 (dimension,)."""
+
+    # Records of a silo, in place of a participant's vector
+
+    @property
+    def sums_records(self) -> bool:
+        """Whether a silo may add up its records and noise the sum once, with the bound holding for each
+        record."""
+        return False
+
+    def silo_sum(self, *, round: int) -> SiloSum:
+        """An empty exact sum of a silo's records for this round: add vectors to it, then `encode_silo`."""
+        raise InvalidInput(
+            f"{self.name}: this bound does not cover one record of a silo's sum; use smm or dgm with "
+            "the bound tight, rdp, gdp or flat"
+        )
+
+    def encode_silo(
+        self, silo: SiloSum, *, shares: Shares = None, entropy: Entropy | None = None
+    ) -> NDArray[Any]:
+        """What a silo sends: its sum rounded, with one share of noise, modulo 2^bits. Each sum is encoded
+        once. shares: how many silos' noise makes up `total_noise`."""
+        raise InvalidInput(f"{self.name} does not sum records")
+
+    def encode_silos(
+        self,
+        silos: Iterable[SiloSum],
+        *,
+        shares: Shares = None,
+        entropy: Entropy | None = None,
+        stats: EncodeStats | None = None,
+    ) -> NDArray[Any]:
+        """The sum modulo 2^bits of what the silos would send, for simulation: the law of adding up
+        `encode_silo`. stats counts records."""
+        raise InvalidInput(f"{self.name} does not sum records")
 
     # The noise
 

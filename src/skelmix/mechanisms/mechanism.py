@@ -141,7 +141,10 @@ class IntegerMechanism(Mechanism):
             raise InvalidInput(
                 f"total has shape {z.shape}, dtype {z.dtype}: must be ({self.coordinates},) integers"
             )
-        values = unwrap(z, self.bits).astype(np.float64)
+        return self._decoded(unwrap(z, self.bits).astype(np.float64), round)
+
+    def _decoded(self, values: NDArray[np.float64], round: int) -> NDArray[np.float64]:
+        """Back from the integer grid: rotate and scale back."""
         if not self.rotate:
             return values / self.scale
         if self.keep is not None:

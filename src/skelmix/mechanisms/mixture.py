@@ -17,7 +17,7 @@ from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.blocks import Block, counted_from
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
-from skelmix.mechanisms.mechanism import IntegerMechanism
+from skelmix.mechanisms.silo import SiloMechanism
 from skelmix.noise.entropy import Entropy
 from skelmix.noise.laws import Law, Skellam
 from skelmix.noise.table import ExactSampler
@@ -32,7 +32,7 @@ FLAT_DEVIATIONS = 5.0
 
 
 @dataclass(frozen=True)
-class Mixture(IntegerMechanism):
+class Mixture(SiloMechanism):
     """Stochastic rounding plus integer noise. The sum is unbiased; each coordinate has the variance of the
     summed noise plus Σp(1-p) over the participants (Bao et al. 2022, Corollary 2), on the integer grid."""
 
@@ -98,7 +98,7 @@ class Mixture(IntegerMechanism):
                 round,
                 scale=self.scale,
                 l2=self.radius,
-                linf=self.clip.linf if isinstance(self.clip, FlatClip) else math.inf,
+                linf=self._linf,
                 sampler=draws,
                 out=out,
                 bits=self.bits,
@@ -112,6 +112,15 @@ class Mixture(IntegerMechanism):
 
     def _round_into(self, x: NDArray[Any], total: NDArray[np.int64], entropy: Entropy) -> None:
         round_into_sum(x, total, entropy)
+
+    @property
+    def sums_records(self) -> bool:
+        """Whether the bound holds for one record of a silo's sum: with every clip but the paper's."""
+        return not isinstance(self.clip, MixtureClip)
+
+    @property
+    def _linf(self) -> float:
+        return self.clip.linf if isinstance(self.clip, FlatClip) else math.inf
 
     # The bound
 
