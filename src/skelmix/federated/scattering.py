@@ -18,13 +18,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from skelmix.errors import InvalidInput
 
 VERSION = 1  # of the numbers: raise it with any change to them, so that cached features are not mixed up
+STEP = 2.0**-10  # features are multiples of it
 ORIENTATIONS = 8
 CHANNELS = 1 + 2 * ORIENTATIONS + ORIENTATIONS**2
-_STRIDE = 4  # pixels that one feature averages over, each way
+_STRIDE = 4  # pixels from one feature to the next, each way
 _MARGIN = 4  # pixels mirrored around the image, so that opposite edges do not meet
 _WIDTH = 0.8  # standard deviation of the finest wavelet's envelope, in pixels
 _FREQUENCY = 3 * math.pi / 4  # its central frequency
@@ -32,27 +34,25 @@ _SLANT = 4 / ORIENTATIONS  # width along the wave over width across it
 _EPSILON = 1e-5  # added to a group's variance
 
 
-def scattering(images: NDArray[np.uint8]) -> Tensor:
-    """Scattering coefficients of one image, float32 (81·colours, side/4, side/4), of pixels in [0, 1].
+def features(images: NDArray[np.uint8], groups: int) -> NDArray[np.int16]:
+    """Normalised scattering features of each image, int16 (count, features) in units of `STEP`.
 
-    `images` is one image, uint8 (height, width) or (colours, height, width). Sides are first filled up with
-    black to a multiple of 8: 28 becomes 32, which makes 8 by 8 features.
+    `images` is uint8 (count, height, width) or (count, colours, height, width); 28 by 28 makes 81·8·8 = 5,184
+    features, 32 by 32 in three colours 15,552. On that grid sums of products with features are exact, which
+    a silo's sum relies on; it is far finer than the noise. Beyond ±32, which only sparse groups of more than
+    1,024 numbers reach, they are clamped. About 2 ms per grey image, 6 ms per coloured one.
     """
-    pixels = torch.from_numpy(images.astype(np.float32) / np.float32(255))
-    pixels = pixels[None] if pixels.dim() == 2 else pixels
-    height, width = pixels.shape[1:]
-    up, left = -height % 8, -width % 8
-    pixels = torch.nn.functional.pad(pixels, (left // 2, left - left // 2, up // 2, up - up // 2))
-    mirrored = torch.nn.functional.pad(pixels, (_MARGIN,) * 4, mode="reflect")
-    bank = _bank(*mirrored.shape[1:])
-    spectrum = torch.fft.fft2(mirrored)[:, None]
-    fine = torch.fft.ifft2(spectrum * bank.fine).abs()
-    coarse = torch.fft.ifft2(_every_other(spectrum * bank.coarse)).abs()
-    both = torch.fft.ifft2(_every_other(torch.fft.fft2(fine)[:, :, None] * bank.coarse)).abs().flatten(1, 2)
-    whole = torch.cat([mirrored[:, None], fine], 1)
-    halved = torch.cat([coarse, both], 1)
-    averages = [bank.rows @ whole @ bank.columns.T, bank.rows_halved @ halved @ bank.columns_halved.T]
-    return torch.cat(averages, 1).flatten(0, 1)
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or min(images.shape[-2:], default=0) < 8:
+        raise InvalidInput(
+            f"images is {images.dtype} of shape {images.shape}: must be uint8 (count, height, width) or "
+            "(count, colours, height, width) with sides of at least 8 pixels"
+        )
+    rows = [_on_the_grid(group_norm(scattering(image), groups)) for image in images]
+    return np.stack(rows) if rows else np.zeros((0, 0), np.int16)
+
+
+def _on_the_grid(values: Tensor) -> NDArray[np.int16]:
+    return (values / STEP).round().clamp(-32768, 32767).to(torch.int16).numpy()
 
 
 def group_norm(coefficients: Tensor, groups: int) -> Tensor:
@@ -66,26 +66,37 @@ def group_norm(coefficients: Tensor, groups: int) -> Tensor:
     return (centred / (centred.square().mean(1, keepdim=True) + _EPSILON).sqrt()).flatten()
 
 
-def features(images: NDArray[np.uint8], groups: int) -> NDArray[np.float16]:
-    """Normalised scattering features of each image, float16 (count, features); see `scattering` for shapes.
+def scattering(image: NDArray[np.uint8]) -> Tensor:
+    """Scattering coefficients of one image's pixels in [0, 1], float32 (81·colours, height/4, width/4).
 
-    Half precision keeps three digits of numbers near 1, far more than the noise leaves of them, and halves
-    memory. Takes about 2 ms per grey image and 6 ms per coloured one.
+    Sides are first filled up with black to a multiple of 8: 28 becomes 32.
     """
-    if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise InvalidInput(
-            f"images is {images.dtype} of shape {images.shape}: must be uint8 (count, height, width) or "
-            "(count, colours, height, width)"
-        )
-    rows = [group_norm(scattering(image), groups).to(torch.float16).numpy() for image in images]
-    return np.stack(rows)
+    pixels = torch.from_numpy(image.astype(np.float32) / np.float32(255))
+    pixels = pixels[None] if pixels.dim() == 2 else pixels
+    down, right = -pixels.shape[1] % 8, -pixels.shape[2] % 8
+    pixels = pad(pixels, (right // 2, right - right // 2, down // 2, down - down // 2))
+    mirrored = pad(pixels, (_MARGIN,) * 4, mode="reflect")
+    bank = _bank(mirrored.shape[1], mirrored.shape[2])
+    spectrum = torch.fft.fft2(mirrored)[:, None]
+    fine = _modulus(spectrum * bank.fine)
+    coarse = _modulus(_every_other(spectrum * bank.coarse))
+    both = _modulus(_every_other(torch.fft.fft2(fine)[:, :, None] * bank.coarse))
+    whole = torch.cat([mirrored[:, None], fine], 1)
+    halved = torch.cat([coarse, both.flatten(1, 2)], 1)
+    averages = [bank.rows @ whole @ bank.columns.T, bank.rows_halved @ halved @ bank.columns_halved.T]
+    return torch.cat(averages, 1).flatten(0, 1)
 
 
 def _every_other(spectrum: Tensor) -> Tensor:
-    """The spectrum of the signal that keeps every other row and column."""
-    height, width = spectrum.shape[-2:]
-    folded: Tensor = spectrum.unflatten(-1, (2, width // 2)).unflatten(-3, (2, height // 2))
-    return folded.mean((-4, -2))
+    """The spectrum of the signal that keeps every other row and column: the mean of four quarters."""
+    height, width = spectrum.shape[-2] // 2, spectrum.shape[-1] // 2
+    halves = spectrum[..., :height, :] + spectrum[..., height:, :]
+    return (halves[..., :width] + halves[..., width:]) / 4
+
+
+def _modulus(spectrum: Tensor) -> Tensor:
+    signal = torch.fft.ifft2(spectrum)
+    return (signal.real * signal.real).addcmul_(signal.imag, signal.imag).sqrt_()
 
 
 class _Bank:
@@ -116,12 +127,11 @@ def _wavelet(height: int, width: int, scale: int, orientation: int) -> Tensor:
     wave = envelope * torch.exp(1j * _FREQUENCY / scale * along)
 
     def periodic(signal: Tensor) -> Tensor:
-        folded: Tensor = signal.unflatten(1, (5, width)).unflatten(0, (5, height)).sum((0, 2))
-        return folded
+        return signal.reshape(5, height, 5, width).sum((0, 2))
 
     wave, envelope = periodic(wave), periodic(envelope)
     wavelet = (wave - wave.sum() / envelope.sum() * envelope) * _SLANT / (2 * math.pi * spread**2)
-    return torch.fft.fft2(wavelet).real.float()
+    return torch.fft.fft2(wavelet).real.to(torch.complex64)
 
 
 def _average(side: int, step: int) -> Tensor:
@@ -133,5 +143,3 @@ def _average(side: int, step: int) -> Tensor:
     distance = (places - centres + period / 2) % period - period / 2
     weights = torch.exp(-(distance**2) / (2 * (2 * _WIDTH) ** 2))
     return (weights / weights.sum(1, keepdim=True)).float()
-
-
