@@ -96,7 +96,8 @@ def _every_other(spectrum: Tensor) -> Tensor:
 
 def _modulus(spectrum: Tensor) -> Tensor:
     signal = torch.fft.ifft2(spectrum)
-    return (signal.real * signal.real).addcmul_(signal.imag, signal.imag).sqrt_()
+    modulus: Tensor = (signal.real * signal.real).addcmul_(signal.imag, signal.imag).sqrt_()
+    return modulus
 
 
 class _Bank:
@@ -131,7 +132,8 @@ def _wavelet(height: int, width: int, scale: int, orientation: int) -> Tensor:
 
     wave, envelope = periodic(wave), periodic(envelope)
     wavelet = (wave - wave.sum() / envelope.sum() * envelope) * _SLANT / (2 * math.pi * spread**2)
-    return torch.fft.fft2(wavelet).real.to(torch.complex64)
+    spectrum: Tensor = torch.fft.fft2(wavelet).real.to(torch.complex64)
+    return spectrum
 
 
 def _average(side: int, step: int) -> Tensor:
