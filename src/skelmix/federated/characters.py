@@ -15,7 +15,7 @@ from skelmix.federated.recipes import evaluating
 
 class CharacterModel(nn.Module):
     """Predicts each next character from the `context` characters before it (Bengio et al. 2003): embeddings
-    side by side, one hidden layer; 9,664 weights by default.
+    side by side, one hidden layer; 9,600 weights by default.
 
     Noise for privacy grows with the number of weights and a thousand people can hide few of them, so the
     model is small. No layer mixes examples. Inputs are integers (records, length), outputs (records, length,

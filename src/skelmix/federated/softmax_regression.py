@@ -96,8 +96,7 @@ def _check(model: nn.Linear, inputs: Tensor, targets: Tensor, clip_norm: float) 
         raise InvalidInput(f"clip_norm = {clip_norm}: must be within 2^-100..2^100; rescale the features")
     if model.bias is None or model.in_features >= MOST_FEATURES:
         raise InvalidInput(
-            f"the model takes {model.in_features} features: it must take fewer than {MOST_FEATURES} and have a "
-            "bias"
+            f"the model takes {model.in_features} features: give it a bias and fewer than {MOST_FEATURES}"
         )
     if inputs.dtype != torch.int16 or inputs.dim() != 2 or inputs.shape[1] != model.in_features:
         raise InvalidInput(
