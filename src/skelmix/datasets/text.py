@@ -58,7 +58,7 @@ def character_windows(
         >>> windows.people, windows.inputs.shape
         (('ann',), (2, 8))
         >>> sorted((decode(x), decode(y)) for x, y in zip(windows.inputs, windows.targets))
-        [('To be or', 'o be or '), (' not to ', 'not to b')]
+        [(' not to ', 'not to b'), ('To be or', 'o be or ')]
     """
     whole(1, length=length)
     if most is not None:
