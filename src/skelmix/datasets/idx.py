@@ -18,6 +18,9 @@ from skelmix.errors import CorruptState
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MOST_DIMENSIONS = 8
 
+#: what an image set of the family is made of
+PARTS = ("train-images", "train-labels", "test-images", "test-labels")
+
 #: bytes that a file may hold once decompressed: several times the largest data set of the family
 LARGEST_PAYLOAD = 1 << 28
 
@@ -65,3 +68,8 @@ def read_idx(path: Path, *, sha256: str | None = None) -> NDArray[Any]:
             f"{path} has SHA-256 {seen}, expected {sha256}: it is not the published file; delete it"
         )
     return parse_idx(payload, source=str(path))
+
+
+def read_parts(paths: dict[str, Path], digests: dict[str, str]) -> dict[str, NDArray[Any]]:
+    """The four arrays of an image set; a file without a digest is read unverified."""
+    return {part: read_idx(paths[part], sha256=digests.get(part)) for part in PARTS}
