@@ -1,0 +1,1 @@
+"""Counts, means, histograms and quantiles of many parties' records, as one private sum."""
