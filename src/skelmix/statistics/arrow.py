@@ -35,7 +35,7 @@ def numbers(array: Any) -> NDArray[np.float64]:
     pa = pyarrow()
     if pa.types.is_dictionary(array.type):
         return _gather(numbers(array.dictionary), array.indices)
-    if _is_text(array.type):
+    if is_text(array.type):
         array = _parsed(_text(array))
     elif pa.types.is_decimal(array.type) or pa.types.is_boolean(array.type) or pa.types.is_null(array.type):
         array = array.cast(pa.float64())
@@ -59,7 +59,7 @@ def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
         if indices.null_count:
             indices = pa.compute.fill_null(indices.cast(pa.int64()), len(table) - 1)
         return table[indices.to_numpy(zero_copy_only=False)]
-    if _is_text(array.type):
+    if is_text(array.type):
         kind, found = pa.string(), dict(enumerate(categories.names))
         array = pa.compute.utf8_trim_whitespace(_text(array))
     elif pa.types.is_boolean(array.type):
@@ -83,7 +83,7 @@ def not_numbers(array: Any) -> NDArray[np.bool_]:
     pa = pyarrow()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if not _is_text(array.type):
+    if not is_text(array.type):
         return np.zeros(len(array), np.bool_)
     compute = pa.compute
     text = compute.utf8_trim_whitespace(_text(array))
@@ -92,7 +92,8 @@ def not_numbers(array: Any) -> NDArray[np.bool_]:
     return ~np.asarray(good.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether a column of this type holds text or bytes."""
     types = pyarrow().types
     return bool(
         types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
