@@ -6,7 +6,6 @@ The tests run it at a small size. All of it: `python tests/statistics/coverage.p
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 import numpy as np
@@ -30,7 +29,7 @@ KINDS = {
     "variance": ("variance(age, 0..110); variance(stay, 0..60)", 3.0),
     "histogram": ("histogram(diagnosis: A|B|C); histogram(age: 0..110 by 22); count; mean(age)", 3.0),
     "crosstab": ("crosstab(diagnosis: A|B|C, sex: F|M); histogram(diagnosis); histogram(sex); count", 3.0),
-    "top": ("top(diagnosis: A|B|C|D|E|F; 3)", 3.0),
+    "top": ("top(diagnosis: A|B|C|D|E|F; 6)", 3.0),
     "quantiles": (f"quantiles(stay, {FINE}; 0.25 0.5 0.75)", 0.5),
 }
 
@@ -71,7 +70,10 @@ def _truth(query, data, records):
         clamped = np.clip(data[query.column], query.bounds.low, query.bounds.high)
         return {"Sum": np.sum, "Mean": np.mean, "Variance": np.var}[kind](clamped)
     if kind == "CrossTable":
-        one, two = _cells(query.first, data[query.first.column]), _cells(query.second, data[query.second.column])
+        one, two = (
+            _cells(query.first, data[query.first.column]),
+            _cells(query.second, data[query.second.column]),
+        )
         return {
             a: {b: int(((one == a) & (two == b)).sum()) for b in query.second.domain.labels}
             for a in query.first.domain.labels
@@ -90,7 +92,7 @@ def covered(estimates, truth):
     return [hit for label, inner in estimates.items() for hit in covered(inner, truth[label])]
 
 
-def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 1, all_of_top: bool = True):
+def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 1):
     """(hits, trials) over the numbers of the kind's queries; each release of a joint claim is one trial."""
     question, deviation = KINDS[kind]
     layout = Layout(parse_question(question))
@@ -99,7 +101,9 @@ def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 
     accumulator.add(batch)
     total, truth = accumulator.total() / RADIUS, truths(batch, layout)
     estimator = Estimator(layout, Precision(deviation), radius=RADIUS)
-    wanted = {"count": "Count", "mean of few records": "Mean", "crosstab": "CrossTable"}.get(kind, kind.title())
+    wanted = {"count": "Count", "mean of few records": "Mean", "crosstab": "CrossTable"}.get(
+        kind, kind.title()
+    )
     generator = np.random.default_rng(seed)
     hits = []
     for _ in range(releases):
@@ -120,8 +124,8 @@ def main() -> None:
     for kind in options.kinds:
         start = time.perf_counter()
         hits, trials = coverage(kind, options.releases)
-        print(f"{kind:<22} {100 * hits / trials:6.2f} %  of {trials} intervals, {time.perf_counter() - start:.0f} s")
-        sys.stdout.flush()
+        seconds = time.perf_counter() - start
+        print(f"{kind:<22} {100 * hits / trials:6.2f} % of {trials} intervals, {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

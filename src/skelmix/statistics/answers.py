@@ -10,7 +10,7 @@ from skelmix.statistics.domains import number_text
 from skelmix.statistics.intervals import Estimate
 from skelmix.statistics.queries import Query
 
-Estimates = Estimate | Mapping[str, "Estimates"]  # type: ignore[misc]
+Estimates = Estimate | Mapping[str, "Estimates"]
 
 
 @dataclass(frozen=True)

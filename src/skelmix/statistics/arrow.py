@@ -46,19 +46,27 @@ def numbers(array: Any) -> NDArray[np.float64]:
 
 
 def _gather(values: NDArray[np.float64], indices: Any) -> NDArray[np.float64]:
-    table = np.append(values, np.nan)
-    return table[indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
+    table: NDArray[np.float64] = np.append(values, np.nan)
+    return table[_indices(indices, len(values))]
+
+
+def _indices(indices: Any, null: int) -> NDArray[np.int64]:
+    """Whole numbers, `null` in the place of nulls."""
+    pa = pyarrow()
+    if indices.null_count:
+        indices = pa.compute.fill_null(indices.cast(pa.int64()), null)
+    found: NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
+    return found
 
 
 def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
     """The index of each value's category; unknown and missing values get that of "other"."""
     pa = pyarrow()
     if pa.types.is_dictionary(array.type):
-        table = np.append(cells(array.dictionary, categories), np.int32(categories.other))
-        indices = array.indices
-        if indices.null_count:
-            indices = pa.compute.fill_null(indices.cast(pa.int64()), len(table) - 1)
-        return table[indices.to_numpy(zero_copy_only=False)]
+        codes = cells(array.dictionary, categories)
+        table: NDArray[np.int32] = np.append(codes, np.int32(categories.other))
+        return table[_indices(array.indices, len(codes))]
+    found: dict[int, Any]
     if is_text(array.type):
         kind, found = pa.string(), dict(enumerate(categories.names))
         array = pa.compute.utf8_trim_whitespace(_text(array))
@@ -73,9 +81,9 @@ def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
         array = array if pa.types.is_int64(array.type) else _as_int64(array)
     else:
         raise InvalidInput(f"holds {array.type}: categories are text, whole numbers or true and false")
-    places = np.array([*found, categories.other], np.int32)
+    places: NDArray[np.int32] = np.array([*found, categories.other], np.int32)
     where = pa.compute.index_in(array, value_set=pa.array(list(found.values()), kind), skip_nulls=True)
-    return places[where.fill_null(len(places) - 1).to_numpy(zero_copy_only=False)]
+    return places[_indices(where, len(places) - 1)]
 
 
 def not_numbers(array: Any) -> NDArray[np.bool_]:
@@ -95,9 +103,8 @@ def not_numbers(array: Any) -> NDArray[np.bool_]:
 def is_text(kind: Any) -> bool:
     """Whether a column of this type holds text or bytes."""
     types = pyarrow().types
-    return bool(
-        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    )  # fmt: skip
+    text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(text or types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _text(array: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ Reals = NDArray[np.float64]
 _MOST_MARGIN = 4096  # larger margins are left as they are
 _CHUNK = 1024
 _ROUNDS = 5_000
-Rows = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Consistency:
@@ -108,49 +108,50 @@ class Consistency:
         return lower
 
 
-def constraints(layout: Layout) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def constraints(layout: Layout) -> Iterator[Pair]:
     """Pairs of sets of entries whose sums are equal in every data set."""
     tables = [block for block in layout.blocks if isinstance(block, Cells)]
-    linked: dict[frozenset[Axis], dict[Block, int]] = {}
+    counters: list[Block] = [*tables, *(block for block in layout.blocks if isinstance(block, Records))]
+    links = _Links(counters)
     margins = {frozenset(kept) for table in tables for k in (2, 1) for kept in combinations(table.axes, k)}
-    for axes in [*sorted(margins, key=lambda kept: (-len(kept), str(sorted(map(str, kept))))), frozenset[Axis]()]:
-        members: list[Block] = [table for table in tables if axes <= frozenset(table.axes)]
-        members += [block for block in layout.blocks if isinstance(block, Records) and not axes]
-        groups = linked.setdefault(axes, {member: place for place, member in enumerate(members)})
-        for first, second in zip(members, members[1:], strict=False):
-            if groups[first] == groups[second]:
-                continue
-            _link(linked, axes, first, second, tables, layout)
-            yield from _equal_margins(layout, first, second, axes)
+    ordered = sorted(margins, key=lambda kept: (-len(kept), sorted(map(str, kept))))
+    for axes in [*ordered, frozenset[Axis]()]:
+        members = [block for block in counters if axes <= _axes(block)]
+        for first, second in pairwise(members):
+            if links.add(axes, first, second):
+                yield from _equal_margins(layout, first, second, axes)
     for block in layout.blocks:
         if isinstance(block, Present):
             yield from _equal_presence(layout, block, tables)
 
 
-def _link(
-    linked: dict[frozenset[Axis], dict[Block, int]],
-    axes: frozenset[Axis],
-    first: Block,
-    second: Block,
-    tables: list[Cells],
-    layout: Layout,
-) -> None:
-    """Remember that two blocks agree on these axes, and so on every smaller set of them."""
-    smaller = {frozenset(kept) for k in range(len(axes) + 1) for kept in combinations(axes, k)}
-    everyone: list[Block] = [*tables, *(block for block in layout.blocks if isinstance(block, Records))]
-    for kept in smaller:
-        groups = linked.setdefault(kept, {})
-        for place, block in enumerate(everyone):
-            groups.setdefault(block, place)
-        old, new = groups[second], groups[first]
-        for block in groups:
-            if groups[block] == old:
-                groups[block] = new
+def _axes(block: Block) -> frozenset[Axis]:
+    return frozenset(block.axes) if isinstance(block, Cells) else frozenset()
 
 
-def _equal_margins(
-    layout: Layout, first: Block, second: Block, axes: frozenset[Axis]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+class _Links:
+    """Which blocks were already made to agree, on which axes: what follows from that is not said again."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._blocks = blocks
+        self._groups: dict[frozenset[Axis], dict[Block, int]] = {}
+
+    def _of(self, axes: frozenset[Axis]) -> dict[Block, int]:
+        return self._groups.setdefault(axes, {block: place for place, block in enumerate(self._blocks)})
+
+    def add(self, axes: frozenset[Axis], first: Block, second: Block) -> bool:
+        """Link two blocks on these axes, and so on every smaller set of them; False if they were linked."""
+        if self._of(axes)[first] == self._of(axes)[second]:
+            return False
+        for k in range(len(axes) + 1):
+            for kept in combinations(axes, k):
+                groups = self._of(frozenset(kept))
+                old, new = groups[second], groups[first]
+                groups |= {block: new for block, group in groups.items() if group == old}
+        return True
+
+
+def _equal_margins(layout: Layout, first: Block, second: Block, axes: frozenset[Axis]) -> Iterator[Pair]:
     one, two = _margin(layout, first, axes), _margin(layout, second, axes)
     if len(one) <= _MOST_MARGIN:
         yield from zip(one, two, strict=True)
@@ -170,9 +171,7 @@ def _margin(layout: Layout, block: Block, axes: frozenset[Axis]) -> list[NDArray
     return list(index.transpose(*kept, *rest).reshape(cells, -1))
 
 
-def _equal_presence(
-    layout: Layout, present: Present, tables: list[Cells]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _equal_presence(layout: Layout, present: Present, tables: list[Cells]) -> Iterator[Pair]:
     """Values that are not missing are those in a bin."""
     for table in tables:
         bins = proper_bins(table)

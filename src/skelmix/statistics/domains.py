@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +131,7 @@ class Bins:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         texts = [number_text(edge) for edge in self.edges.tolist()]
-        return (*(f"{low}..{high}" for low, high in zip(texts, texts[1:], strict=False)), MISSING)
+        return (*(f"{low}..{high}" for low, high in pairwise(texts)), MISSING)
 
 
 @dataclass(frozen=True)

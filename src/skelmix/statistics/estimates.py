@@ -78,7 +78,9 @@ class Estimator:
         self.consistency = Consistency(layout, self.deviations)
         self._error = 1 - level - precision.failure
         if self._error <= 0:
-            raise InvalidInput(f"level = {level!r}: not reachable when {precision.failure:g} of sums are wrong")
+            raise InvalidInput(
+                f"level = {level!r}: not reachable when {precision.failure:g} of sums are wrong"
+            )
 
     @cached_property
     def _numbers(self) -> int:
@@ -89,8 +91,8 @@ class Estimator:
         total = np.asarray(total, np.float64)
         if total.shape != (self._layout.dimension,) or not np.isfinite(total).all():
             raise InvalidInput(
-                f"total has shape {total.shape}: must be ({self._layout.dimension},) and finite; decode the sum "
-                "of this question"
+                f"total has shape {total.shape}: must be ({self._layout.dimension},) and finite; "
+                "decode the sum of this question"
             )
         raw = total * self._units
         fitted = self.consistency.reconciled(raw)
@@ -108,7 +110,9 @@ class Estimator:
             case Mean() | Variance():
                 estimates = self._moment(query, released, error)
             case Histogram():
-                estimates = dict(zip(query.axis.domain.labels, self._counts(query, released, error), strict=True))
+                estimates = dict(
+                    zip(query.axis.domain.labels, self._counts(query, released, error), strict=True)
+                )
             case CrossTable():
                 estimates = self._table(query, released, error)
             case Quantiles():
@@ -167,13 +171,17 @@ class Estimator:
         for p in query.probabilities:
             first, last = quantile_ends(released.raw[inside], deviation, p, z)
             low, high = float(bins.edges[first]), float(bins.edges[last + 1])
-            value = float(np.interp(p * cumulative[-1], cumulative, bins.edges)) if cumulative[-1] > 0 else low
+            value = (
+                float(np.interp(p * cumulative[-1], cumulative, bins.edges)) if cumulative[-1] > 0 else low
+            )
             estimates[f"{p:g}"] = Estimate(min(max(value, low), high), (high - low) / (2 * z), low, high)
         return estimates
 
     def _top(self, query: Top, released: _Released, error: float) -> Estimates:
-        names = [label for label in query.axis.domain.labels if label in query.axis.domain.names]  # type: ignore[union-attr]
-        counts = dict(zip(query.axis.domain.labels, self._counts(query, released, error / len(names)), strict=True))
+        names = query.names
+        counts = dict(
+            zip(query.axis.domain.labels, self._counts(query, released, error / len(names)), strict=True)
+        )
         ranked = sorted(names, key=lambda name: -counts[name].value)
         return {name: counts[name] for name in ranked[: query.k]}
 

@@ -31,7 +31,8 @@ class ExpectedError:
     meaning: str
 
     def __str__(self) -> str:
-        return f"{self.query}: standard error {self.meaning} {self.standard_error:.3g} ({100 * self.relative:.2g} %)"
+        size = f"{self.standard_error:.3g} ({100 * self.relative:.2g} %)"
+        return f"{self.query}: standard error {self.meaning} {size}"
 
 
 def expected_errors(estimator: Estimator, layout: Layout, records: int) -> tuple[ExpectedError, ...]:

@@ -42,7 +42,9 @@ def batches(
         raise InvalidInput(f"{path}: no such file; check the path") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
-        raise InvalidInput(f"{path}: not a readable {path.suffix[1:]} table ({problem}); repair it") from error
+        raise InvalidInput(
+            f"{path}: not a readable {path.suffix[1:]} table ({problem}); repair it"
+        ) from error
 
 
 def _check_columns(path: Path, present: list[str], wanted: Collection[str]) -> None:

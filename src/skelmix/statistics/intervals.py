@@ -96,8 +96,7 @@ def variance_estimate(sums: Reals, deviations: Reals, error: float) -> Estimate:
     z = normal_quantile(error - share)
     lows, highs = [], []
     for m in np.linspace(*ends, _GRID).tolist():
-        # numerator - θ·count with numerator = second/2 - 2m·first + (1/2 + m²)·count: not independent of count,
-        # so with θ' = θ - 1/2 - m² the part that is
+        # second/2 - 2m·first + (1/2 + m²)·count - θ·count = rest - θ'·count with θ' = θ - 1/2 - m²
         rest = second / 2 - 2 * m * first
         sd_rest = math.hypot(sd_second / 2, 2 * m * sd_first)
         low, high = ratio_set(rest, sd_rest, count, sd_count, z, 2.0)

@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add_present(values: NDArray[np.float64]) -> int:
     """How many values are not missing."""
     count = 0
@@ -18,7 +18,7 @@ def add_present(values: NDArray[np.float64]) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add_moments(
     values: NDArray[np.float64],
     low: float,
@@ -27,7 +27,7 @@ def add_moments(
     half: float,
     largest: float,
     amplitudes: NDArray[np.float64],
-) -> tuple[int, int, int]:
+) -> tuple[np.int64, np.int64, np.int64]:
     """Sums over the values that are not missing of the rounded entries of `Total`, `Centred`, `Squared`.
 
     amplitudes: of the three, 0 for one that is not asked.
@@ -43,7 +43,7 @@ def add_moments(
     return total, centred, squared
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def bin_cells(values: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int32]:
     """The bin of each value, outside values in the first or last one; the cell after them when missing."""
     count = len(edges) - 1
@@ -55,7 +55,7 @@ def bin_cells(values: NDArray[np.float64], edges: NDArray[np.float64], width: fl
             cells[i] = count
             continue
         x = min(max(x, low), high)
-        k = min(np.int64((x - low) / width), count - 1)
+        k = int(min((x - low) / width, count - 1.0))
         while k > 0 and x < edges[k]:  # the division may be off by a rounding error
             k -= 1
         while k < count - 1 and x >= edges[k + 1]:
@@ -64,14 +64,14 @@ def bin_cells(values: NDArray[np.float64], edges: NDArray[np.float64], width: fl
     return cells
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add_cells(cells: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
     """Count the records of each cell."""
     for cell in cells:
         counts[cell] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add_pairs(
     first: NDArray[np.int32], second: NDArray[np.int32], columns: int, counts: NDArray[np.int64]
 ) -> None:
@@ -81,7 +81,7 @@ def add_pairs(
 
 
 def moment_entries(values: NDArray[np.float64], bounds: Any) -> dict[str, NDArray[np.float64]]:
-    """The entries of `Total`, `Centred` and `Squared` for each value, NaN where missing: by the same steps."""
+    """The entries of `Total`, `Centred` and `Squared` of each value by the same steps; NaN if missing."""
     x = np.minimum(np.maximum(values, bounds.low), bounds.high)
     t = np.minimum(np.maximum((x - bounds.middle) / bounds.half_range, -1.0), 1.0)
     ratio = np.minimum(np.maximum(x / bounds.largest, -1.0), 1.0)

@@ -73,7 +73,7 @@ class _Reader:
     at: int = 0
 
     def statements(self) -> list[Statement]:
-        found = []
+        found: list[Statement] = []
         while True:
             self._skip()
             while self.at < len(self.text) and self.text[self.at] == ";":
@@ -196,16 +196,20 @@ class _Reader:
             self.at = found.end()
             low, high, width = found[1], found[2], found[3]
             return self._built(
-                lambda: Bounds(float(low), float(high))
-                if width is None
-                else Bins(float(low), float(high), float(width)),
+                lambda: (
+                    Bounds(float(low), float(high))
+                    if width is None
+                    else Bins(float(low), float(high), float(width))
+                ),
                 start,
             )
         names = [self._name("bounds such as 0..110, or categories such as A|B")]
         while self._next("|"):
             names.append(self._name("a category after '|'"))
         if len(names) == 1 and ".." in names[0] and self.text[start] not in "'\"":
-            self._fail("expected bounds such as 0..110 or 0..60 by 1 (quote a category that holds '..')", start)
+            self._fail(
+                "expected bounds such as 0..110 or 0..60 by 1 (quote a category that holds '..')", start
+            )
         return self._built(lambda: Categories(tuple(names)), start)
 
     def _built(self, build: Callable[[], Domain], start: int) -> Domain:

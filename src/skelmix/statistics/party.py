@@ -72,7 +72,13 @@ def party_sum(path: Path, layout: Layout, radius: int, owners: Owners | None = N
         else:
             prolific = prolific_owners(batches(path, [owners.column]), owners.column, rows)
             add_owners(
-                lambda: source.records(owners.column), owners.column, prolific, accumulator, layout, radius, rows
+                lambda: source.records(owners.column),
+                owners.column,
+                prolific,
+                accumulator,
+                layout,
+                radius,
+                rows,
             )
     except (InvalidInput, pa.ArrowException) as error:
         problem = f"{error}" if str(path) in str(error) else f"{path}: {error}"

@@ -99,8 +99,10 @@ class CrossTable:
             raise InvalidInput(f"crosstab of {self.first.column!r} with itself: name two different columns")
         cells = self.first.domain.size * self.second.domain.size
         if cells > MOST_CELLS:
-            raise InvalidInput(f"{self.first.column} x {self.second.column}: {cells} cells, "
-                               f"at most {MOST_CELLS} are possible; merge categories or widen bins")  # fmt: skip
+            raise InvalidInput(
+                f"{self.first.column} x {self.second.column}: {cells} cells, more than {MOST_CELLS}; "
+                "merge categories or widen bins"
+            )
 
     def __str__(self) -> str:
         return f"crosstab({self.first}, {self.second})"
@@ -149,9 +151,14 @@ class Top:
     k: int
 
     def __post_init__(self) -> None:
+        whole(1, len(self.names), k=self.k)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The categories that are ranked."""
         if not isinstance(self.axis.domain, Categories):
-            raise InvalidInput(f"top({self.axis}; {self.k}): bins have no order of frequency; ask a histogram")
-        whole(1, len(self.axis.domain.names), k=self.k)
+            raise InvalidInput(f"top({self.axis}): bins are not ranked; state categories, or ask a histogram")
+        return self.axis.domain.names
 
     def __str__(self) -> str:
         return f"top({self.axis}; {self.k})"

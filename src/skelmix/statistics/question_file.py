@@ -21,25 +21,25 @@ _LARGEST = 4_000_000
 def read_question(path: Path) -> Question:
     """The question in a TOML file; `InvalidInput` names the query and the key that could not be read.
 
-        [columns]                       # domains for columns that are named without one
-        sex = ["F", "M"]
-        age = "0..110"
+    [columns]                       # domains for columns that are named without one
+    sex = ["F", "M"]
+    age = "0..110"
 
-        [[query]]
-        kind = "histogram"
-        column = "diagnosis"
-        categories = ["A", "B", "C"]
+    [[query]]
+    kind = "histogram"
+    column = "diagnosis"
+    categories = ["A", "B", "C"]
 
-        [[query]]
-        kind = "quantiles"
-        column = "stay"
-        bounds = [0, 60]
-        width = 1
-        probabilities = [0.25, 0.5, 0.9]
+    [[query]]
+    kind = "quantiles"
+    column = "stay"
+    bounds = [0, 60]
+    width = 1
+    probabilities = [0.25, 0.5, 0.9]
 
-        [[query]]
-        kind = "crosstab"
-        columns = ["diagnosis", "sex"]
+    [[query]]
+    kind = "crosstab"
+    columns = ["diagnosis", "sex"]
     """
     try:
         raw = path.read_bytes()

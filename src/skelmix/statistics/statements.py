@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from skelmix.errors import InvalidInput
 from skelmix.statistics.domains import Axis, Bins, Bounds, Categories, Domain
@@ -23,6 +23,7 @@ from skelmix.statistics.queries import (
 
 KINDS = ("count", "sum", "mean", "variance", "histogram", "quantiles", "crosstab", "top", "column")
 _EXAMPLES = {Bounds: "0..110", Bins: "0..60 by 1", Categories: "A|B|C"}
+Kind = TypeVar("Kind", bound=Domain)
 Fail = Callable[[int, str], NoReturn]
 
 
@@ -78,21 +79,19 @@ def _query(statement: Statement, domains: _Domains, fail: Fail) -> Query:
         return Count()
     use = statement.columns[0]
     if statement.kind in ("sum", "mean", "variance"):
-        kind = {"sum": Sum, "mean": Mean, "variance": Variance}[statement.kind]
-        return kind(use.name, domains.bounds(use))
+        kinds: dict[str, type[Sum] | type[Mean] | type[Variance]] = {
+            "sum": Sum, "mean": Mean, "variance": Variance,
+        }  # fmt: skip
+        return kinds[statement.kind](use.name, domains.bounds(use))
     if statement.kind == "histogram":
         return Histogram(domains.axis(use))
     if statement.kind == "crosstab":
         return CrossTable(*map(domains.axis, statement.columns))
     if statement.kind == "quantiles":
-        bins = domains.find(use, (Bins,))
-        assert isinstance(bins, Bins)
-        return Quantiles(use.name, bins, statement.numbers)
+        return Quantiles(use.name, domains.find(use, (Bins,)), statement.numbers)
     if len(statement.numbers) != 1 or not statement.numbers[0].is_integer():
         fail(statement.at, "top(...) lists how many? Write one whole number, e.g. top(diagnosis: A|B|C; 2)")
-    categories = domains.find(use, (Categories,))
-    assert isinstance(categories, Categories)
-    return Top(Axis(use.name, categories), int(statement.numbers[0]))
+    return Top(Axis(use.name, domains.find(use, (Categories,))), int(statement.numbers[0]))
 
 
 class _Domains:
@@ -115,7 +114,7 @@ class _Domains:
                 elif use.domain is not None:
                     self._stated.setdefault(use.name, {})[use.domain] = None
 
-    def find(self, use: ColumnUse, kinds: tuple[type, ...]) -> Domain:
+    def find(self, use: ColumnUse, kinds: tuple[type[Kind], ...]) -> Kind:
         needs = " or ".join(_EXAMPLES[kind] for kind in kinds)
         if use.domain is not None:
             if not isinstance(use.domain, kinds):
@@ -136,9 +135,8 @@ class _Domains:
         )
 
     def axis(self, use: ColumnUse) -> Axis:
-        domain = self.find(use, (Categories, Bins))
-        assert isinstance(domain, Categories | Bins)
-        return Axis(use.name, domain)
+        kinds: tuple[type[Categories | Bins], ...] = (Categories, Bins)
+        return Axis(use.name, self.find(use, kinds))
 
     def bounds(self, use: ColumnUse) -> Bounds:
         if use.domain is None:
@@ -147,6 +145,4 @@ class _Domains:
                 ends = {(domain.low, domain.high) for domain in ranges if isinstance(domain, Bins)}
                 if len(ends) == 1:
                     return Bounds(*ends.pop())
-        domain = self.find(use, (Bounds,))
-        assert isinstance(domain, Bounds)
-        return domain
+        return self.find(use, (Bounds,))
