@@ -15,9 +15,9 @@ from skelmix.statistics.blocks import blocks_of
 from skelmix.statistics.consistency import Consistency
 from skelmix.statistics.intervals import (
     Estimate,
+    OrderedCounts,
     mean_estimate,
     normal_quantile,
-    quantile_ends,
     variance_estimate,
 )
 from skelmix.statistics.layout import Layout
@@ -162,20 +162,10 @@ class Estimator:
 
     def _quantiles(self, query: Quantiles, released: _Released, error: float) -> Estimates:
         (place,) = self._layout.places(query)
-        bins = query.bins
-        z = normal_quantile(error)
-        inside = slice(place.start, place.start + bins.count)
+        inside = slice(place.start, place.start + query.bins.count)
         deviation = float(self.deviations[place.start])
-        cumulative = np.concatenate([[0.0], np.cumsum(released.non_negative[inside])])
-        estimates = {}
-        for p in query.probabilities:
-            first, last = quantile_ends(released.raw[inside], deviation, p, z)
-            low, high = float(bins.edges[first]), float(bins.edges[last + 1])
-            value = (
-                float(np.interp(p * cumulative[-1], cumulative, bins.edges)) if cumulative[-1] > 0 else low
-            )
-            estimates[f"{p:g}"] = Estimate(min(max(value, low), high), (high - low) / (2 * z), low, high)
-        return estimates
+        counts = OrderedCounts(released.raw[inside], query.bins.edges, deviation)
+        return {f"{p:g}": counts.quantile(p, error) for p in query.probabilities}
 
     def _top(self, query: Top, released: _Released, error: float) -> Estimates:
         names = query.names

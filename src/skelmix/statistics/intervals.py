@@ -111,19 +111,49 @@ def variance_estimate(sums: Reals, deviations: Reals, error: float) -> Estimate:
     return Estimate(value, spread / known, low, high)
 
 
-def quantile_ends(counts: Reals, deviation: float, p: float, z: float) -> tuple[int, int]:
-    """The first and last bin that the p-quantile may lie in, from noisy counts of ordered bins.
+class OrderedCounts:
+    """Noisy counts of ordered bins, each with the same standard deviation, asked for a quantile.
 
-    With D_k = (values in the first k bins) - p·(all values), the quantile lies in the bin j with D_{j-1} < 0
-    <= D_j. The first bin is the first k at which D_k is not significantly negative, the last one follows the
-    last k at which D_k is not significantly positive; each end is wrong only if the test at the true bin is.
+    With D_k = (values in the first k bins) - p·(all values), the p-quantile lies in the bin j with
+    D_{j-1} < 0 <= D_j.
     """
-    m = len(counts)
-    k = np.arange(m + 1)
-    differences = np.concatenate([[0.0], np.cumsum(counts)]) - p * counts.sum()
-    margin = z * deviation * np.sqrt((1 - p) ** 2 * k + p**2 * (m - k))
-    not_negative = np.flatnonzero(differences[1:] >= -margin[1:])
-    not_positive = np.flatnonzero(differences[:-1] <= margin[:-1])
-    first = int(not_negative[0]) if not_negative.size else m - 1
-    last = int(not_positive[-1]) if not_positive.size else 0
-    return min(first, last), max(first, last)
+
+    def __init__(self, counts: Reals, edges: Reals, deviation: float) -> None:
+        self._edges, self._deviation = edges, deviation
+        self._cumulative = np.concatenate([[0.0], np.cumsum(counts)])
+
+    def quantile(self, p: float, error: float) -> Estimate:
+        """The p-quantile: interpolated within its bin; an interval of whole bins."""
+        z = normal_quantile(error)
+        first, last = self._bins(p, z)
+        low, high = float(self._edges[first]), float(self._edges[last + 1])
+        return Estimate(self._value(p), (high - low) / (2 * z), low, high)
+
+    def _differences(self, p: float) -> Reals:
+        differences: Reals = self._cumulative - p * self._cumulative[-1]
+        return differences
+
+    def _bins(self, p: float, z: float) -> tuple[int, int]:
+        """The first and last bin that the quantile may lie in.
+
+        The first is the first k at which D_k is not significantly negative, the last one follows the last k
+        at which D_k is not significantly positive; each is wrong only if the test at the true bin is.
+        """
+        differences = self._differences(p)
+        count = len(differences) - 1
+        k = np.arange(count + 1)
+        margin = z * self._deviation * np.sqrt((1 - p) ** 2 * k + p**2 * (count - k))
+        not_negative = np.flatnonzero(differences[1:] >= -margin[1:])
+        not_positive = np.flatnonzero(differences[:-1] <= margin[:-1])
+        first = int(not_negative[0]) if not_negative.size else count - 1
+        last = int(not_positive[-1]) if not_positive.size else 0
+        return min(first, last), max(first, last)
+
+    def _value(self, p: float) -> float:
+        """Where D crosses zero; the middle when noise makes it cross several times."""
+        first, last = self._bins(p, 0.0)
+        left, right = (float(value) for value in self._differences(p)[[first, first + 1]])
+        if first < last or not left < 0 <= right:
+            return float(self._edges[first] + self._edges[last + 1]) / 2
+        share = -left / (right - left)
+        return float(self._edges[first] + share * (self._edges[first + 1] - self._edges[first]))

@@ -1,6 +1,6 @@
 """How often the intervals cover the truth, over simulated releases with Gaussian noise of known size.
 
-The tests run it at a small size. All of it: `python tests/statistics/coverage.py --releases 10000`.
+The tests run it at a small size. All of it: `python tests/helpers/coverage.py --releases 10000`.
 """
 
 from __future__ import annotations
@@ -92,8 +92,11 @@ def covered(estimates, truth):
     return [hit for label, inner in estimates.items() for hit in covered(inner, truth[label])]
 
 
-def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 1):
-    """(hits, trials) over the numbers of the kind's queries; each release of a joint claim is one trial."""
+def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 1) -> list[list[bool]]:
+    """For each release, which intervals of the kind's queries held the truth; a joint claim is one of them.
+
+    wrong_noise: the noise that is added is that many times as large as the estimator believes.
+    """
     question, deviation = KINDS[kind]
     layout = Layout(parse_question(question))
     batch = population()
@@ -101,19 +104,18 @@ def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 
     accumulator.add(batch)
     total, truth = accumulator.total() / RADIUS, truths(batch, layout)
     estimator = Estimator(layout, Precision(deviation), radius=RADIUS)
-    wanted = {"count": "Count", "mean of few records": "Mean", "crosstab": "CrossTable"}.get(
-        kind, kind.title()
-    )
+    wanted = {"mean of few records": "Mean", "crosstab": "CrossTable"}.get(kind, kind.title())
     generator = np.random.default_rng(seed)
-    hits = []
+    releases_seen = []
     for _ in range(releases):
         noise = generator.normal(0, deviation * wrong_noise, layout.dimension)
-        answers = estimator.answers(total + noise)
-        for answer, value in zip(answers, truth, strict=True):
+        hits: list[bool] = []
+        for answer, value in zip(estimator.answers(total + noise), truth, strict=True):
             if type(answer.query).__name__ == wanted:
                 found = covered(answer.estimates, value)
-                hits.append([all(found)] if answer.joint else found)
-    return sum(map(sum, hits)), sum(map(len, hits))
+                hits += [all(found)] if answer.joint else found
+        releases_seen.append(hits)
+    return releases_seen
 
 
 def main() -> None:
@@ -123,9 +125,12 @@ def main() -> None:
     options = parser.parse_args()
     for kind in options.kinds:
         start = time.perf_counter()
-        hits, trials = coverage(kind, options.releases)
+        hits = np.array(coverage(kind, options.releases))
         seconds = time.perf_counter() - start
-        print(f"{kind:<22} {100 * hits / trials:6.2f} % of {trials} intervals, {seconds:.0f} s", flush=True)
+        each = " ".join(f"{100 * share:.1f}" for share in hits.mean(axis=0))
+        print(
+            f"{kind:<20} {100 * hits.mean():6.2f} % of {hits.size} intervals, {seconds:.0f} s; each: {each}"
+        )
 
 
 if __name__ == "__main__":
