@@ -123,7 +123,8 @@ class _Reader:
         uses: list[ColumnUse] = []
         numbers: list[float] = []
         if kind == "count":
-            if self._next("("):
+            if self.text[self.at : self.at + 1] == "(":
+                self.at += 1
                 self._need(")", "after count(")
         else:
             self._need("(", f"after {kind}")
