@@ -10,6 +10,7 @@ from typing import Any
 
 from skelmix.errors import InvalidInput
 from skelmix.statistics.arrow import MISSING_TEXTS, NUMBER, pyarrow
+from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 
 BATCH = 1 << 17  # records in memory at a time
 _CSV_BLOCK = 1 << 22
@@ -27,8 +28,8 @@ def batches(
     """The records of a .csv or .parquet file as Arrow record batches with the named columns.
 
     categories: columns that are used as categories only. A file that is no table, or lacks a column, raises
-    `InvalidInput`; a row of a CSV with another number of cells than the header is left out, and `left_out`
-    is called. Values are not checked here.
+    `InvalidInput`; a row of a CSV with another number of cells than the header, or with quotes that do not
+    match, is left out, and `left_out` is called. Values are not checked here.
     """
     pa = pyarrow()
     try:
@@ -72,8 +73,6 @@ def _empty_rows(count: int) -> Any:
 
 
 def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> Iterator[Any]:
-    pa = pyarrow()
-
     def skip(row: Any) -> str:
         left_out()
         return "skip"
@@ -81,8 +80,14 @@ def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> 
     header = _header(path)
     _check_columns(path, header, columns)
     wanted = list(columns) or header[:1]
+    with path.open("rb") as file:
+        yield from _parsed(WholeLines(file, left_out), wanted, skip)
+
+
+def _parsed(file: WholeLines, wanted: list[str], skip: Callable[[Any], str]) -> Iterator[Any]:
+    pa = pyarrow()
     reader = pa.csv.open_csv(
-        path,
+        pa.PythonFile(file, mode="r"),
         read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK),
         parse_options=pa.csv.ParseOptions(invalid_row_handler=skip),
         convert_options=pa.csv.ConvertOptions(
@@ -94,34 +99,36 @@ def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> 
 
 
 def _header(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        try:
-            return next(csv.reader(file))
-        except (StopIteration, csv.Error) as error:
-            raise InvalidInput(f"{path}: no first line with column names; add one") from error
+    with path.open("rb") as file:
+        line = file.readline(LONGEST + 1)
+    if not line.strip() or line_problem(line):
+        raise InvalidInput(f"{path}: no first line with column names; add one")
+    return _cells(line.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _cells(line: bytes) -> list[str]:
+    return next(csv.reader([line.decode("utf-8", "replace")]), [])
 
 
 def csv_problems(path: Path, numeric: Collection[str]) -> list[str]:
     """The lines of a CSV that were not used as they stand: for the party that owns it, and nobody else.
 
-    Rows with a wrong number of cells, which are left out, and text in a column of numbers, which counts as
-    missing. At most ten are listed, then how many more there are.
+    Rows that are left out (a wrong number of cells, quotes that do not match), and text in a column of
+    numbers, which counts as missing. At most ten are listed, then how many more there are.
     """
+    header = _header(path)
+    places = [header.index(name) for name in numeric]
     found: list[str] = []
     bad = 0
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        rows = csv.reader(file)
-        try:
-            header = next(rows)
-            places = [header.index(name) for name in numeric]
-            for row in rows:
-                problem = _row_problem(row, header, places)
-                if problem:
-                    bad += 1
-                    if len(found) < _SHOWN:
-                        found.append(f"{path}, line {rows.line_num}: {problem}")
-        except (StopIteration, ValueError, csv.Error) as error:
-            found.append(f"{path}, line {rows.line_num}: cannot be read ({error})")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            problem = line_problem(line) if number > 1 else None
+            if number > 1 and problem is None:
+                problem = _row_problem(_cells(line), header, places)
+            if problem:
+                bad += 1
+                if len(found) < _SHOWN:
+                    found.append(f"{path}, line {number}: {problem}")
     return [*found, f"{path}: and {bad - _SHOWN} more lines"] if bad > _SHOWN else found
 
 
