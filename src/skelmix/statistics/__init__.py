@@ -1,0 +1,103 @@
+"""Counts, means, histograms and quantiles of many parties' records, as one private sum.
+
+A question becomes one vector per record (`Layout`), each party adds up its own records exactly (`party_sum`),
+the sums are noised and added under one privacy budget, and the decoded total becomes answers with intervals
+(`Estimator`).
+
+The rules for values: numbers are clamped to the stated bounds; a missing number (empty, NaN, or text that is
+no number) is left out of sums, means, variances and quantiles and counts as "missing" in histograms; unknown
+and missing categories count as "other". Categories and bounds come from the question, never from the data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skelmix.exports import lazily
+
+if TYPE_CHECKING:
+    from skelmix.statistics.answers import Answer, Answers
+    from skelmix.statistics.domains import Axis, Bins, Bounds, Categories
+    from skelmix.statistics.estimates import Estimator, Precision
+    from skelmix.statistics.expectation import ExpectedError, expected_errors, least_epsilon
+    from skelmix.statistics.intervals import Estimate
+    from skelmix.statistics.layout import Layout
+    from skelmix.statistics.parsing import parse_question
+    from skelmix.statistics.party import Owners, PartySum, party_sum
+    from skelmix.statistics.queries import (
+        Count,
+        CrossTable,
+        Histogram,
+        Mean,
+        Quantiles,
+        Query,
+        Question,
+        Sum,
+        Top,
+        Variance,
+    )
+    from skelmix.statistics.question_file import read_question
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "Axis",
+    "Bins",
+    "Bounds",
+    "Categories",
+    "Count",
+    "CrossTable",
+    "Estimate",
+    "Estimator",
+    "ExpectedError",
+    "Histogram",
+    "Layout",
+    "Mean",
+    "Owners",
+    "PartySum",
+    "Precision",
+    "Quantiles",
+    "Query",
+    "Question",
+    "Sum",
+    "Top",
+    "Variance",
+    "expected_errors",
+    "least_epsilon",
+    "parse_question",
+    "party_sum",
+    "read_question",
+]
+
+_HOMES = {
+    "Answer": "answers",
+    "Answers": "answers",
+    "Axis": "domains",
+    "Bins": "domains",
+    "Bounds": "domains",
+    "Categories": "domains",
+    "Estimator": "estimates",
+    "Precision": "estimates",
+    "ExpectedError": "expectation",
+    "expected_errors": "expectation",
+    "least_epsilon": "expectation",
+    "Estimate": "intervals",
+    "Layout": "layout",
+    "parse_question": "parsing",
+    "Owners": "party",
+    "PartySum": "party",
+    "party_sum": "party",
+    "Count": "queries",
+    "CrossTable": "queries",
+    "Histogram": "queries",
+    "Mean": "queries",
+    "Quantiles": "queries",
+    "Query": "queries",
+    "Question": "queries",
+    "Sum": "queries",
+    "Top": "queries",
+    "Variance": "queries",
+    "read_question": "question_file",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

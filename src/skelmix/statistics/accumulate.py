@@ -1,0 +1,147 @@
+"""From batches of records to the exact sum of their fixed-point vectors.
+
+A record has one entry per block, so its vector never stands in memory: cells are counted and multiplied by
+their amplitude at the end, rounded values are added as integers. The result is bit for bit the sum of the
+records' vectors, each a function of that record alone. It wraps modulo 2^64, which a later reduction modulo
+a power of two does not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.statistics import arrow
+from skelmix.statistics.blocks import Cells, Centred, Present, Records, Squared, Total
+from skelmix.statistics.domains import Axis, Bins
+from skelmix.statistics.kernels import (
+    add_cells,
+    add_moments,
+    add_pairs,
+    add_present,
+    bin_cells,
+    moment_entries,
+)
+from skelmix.statistics.layout import Layout
+
+_MOMENTS = (Total, Centred, Squared)
+Integers = NDArray[np.int64]
+
+
+class Columns:
+    """The columns of one batch, converted once each, when first needed."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._cells: dict[Axis, NDArray[np.int32]] = {}
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        if name not in self._numbers:
+            self._numbers[name] = self._convert(name, arrow.numbers)
+        return self._numbers[name]
+
+    def cells(self, axis: Axis) -> NDArray[np.int32]:
+        if axis not in self._cells:
+            domain = axis.domain
+            if isinstance(domain, Bins):
+                found = bin_cells(self.numbers(axis.column), domain.edges, domain.width)
+            else:
+                found = self._convert(axis.column, lambda array: arrow.cells(array, domain))
+            self._cells[axis] = found
+        return self._cells[axis]
+
+    def _convert(self, name: str, how: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        try:
+            return how(self._batch.column(name))
+        except InvalidInput as error:
+            raise InvalidInput(f"column {name!r} {error}") from error
+
+
+class Accumulator:
+    """Adds up records batch by batch; `total()` is the exact sum in fixed-point units."""
+
+    def __init__(self, layout: Layout, radius: int, rows: int = 1) -> None:
+        self._layout = layout
+        self._amplitudes = layout.amplitudes(radius, rows)
+        self._counts = np.zeros(layout.dimension, np.int64)  # records per entry, of blocks that count
+        self._sums = np.zeros(layout.dimension, np.int64)  # of rounded values
+        self._moments = self._moment_jobs()
+
+    def _moment_jobs(self) -> dict[tuple[str, Any], dict[type, int]]:
+        """For each column and bounds, the blocks of moments asked."""
+        jobs: dict[tuple[str, Any], dict[type, int]] = {}
+        for place, block in enumerate(self._layout.blocks):
+            if isinstance(block, _MOMENTS):
+                jobs.setdefault((block.column, block.bounds), {})[type(block)] = place
+        return jobs
+
+    def add(self, batch: Any) -> None:
+        """Add the records of an Arrow record batch, columns by name."""
+        columns = Columns(batch)
+        for place, block in zip(self._layout.offsets, self._layout.blocks, strict=True):
+            if isinstance(block, Records):
+                self._counts[place] += len(columns)
+            elif isinstance(block, Present):
+                self._counts[place] += add_present(columns.numbers(block.column))
+            elif isinstance(block, Cells):
+                counts = self._counts[place : place + block.size]
+                codes = [columns.cells(axis) for axis in block.axes]
+                if len(codes) == 1:
+                    add_cells(codes[0], counts)
+                else:
+                    add_pairs(codes[0], codes[1], block.axes[1].domain.size, counts)
+        for (column, bounds), asked in self._moments.items():
+            amplitudes = [float(self._amplitudes[asked[kind]]) if kind in asked else 0.0 for kind in _MOMENTS]
+            found = add_moments(
+                columns.numbers(column), bounds.low, bounds.high, bounds.middle, bounds.half_range,
+                bounds.largest, np.array(amplitudes),
+            )  # fmt: skip
+            for kind, value in zip(_MOMENTS, found, strict=True):
+                if kind in asked:
+                    self._sums[self._layout.offsets[asked[kind]]] += np.int64(value)
+
+    def add_vector(self, vector: Integers) -> None:
+        """Add a vector in fixed-point units as it is, such as that of an owner with many records."""
+        self._sums += vector
+
+    def total(self) -> Integers:
+        """The sum of all that was added, int64, modulo 2^64."""
+        sizes = [block.size for block in self._layout.blocks]
+        amplitudes = np.repeat(np.array(self._amplitudes, np.int64), sizes)
+        return self._counts * amplitudes + self._sums
+
+
+def entries(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Iterator[tuple[Integers, Integers]]:
+    """For each block, where in its vector each record has its entry, and the entry, in fixed-point units."""
+    columns = Columns(batch)
+    blocks = zip(layout.offsets, layout.blocks, layout.amplitudes(radius, rows), strict=True)
+    for place, block, amplitude in blocks:
+        where = np.full(len(columns), place, np.int64)
+        values = np.full(len(columns), amplitude, np.int64)
+        if isinstance(block, Present):
+            values = np.where(np.isnan(columns.numbers(block.column)), 0, values)
+        elif isinstance(block, Cells):
+            for axis in block.axes[:-1]:
+                where += columns.cells(axis).astype(np.int64) * block.axes[-1].domain.size
+            where += columns.cells(block.axes[-1])
+        elif not isinstance(block, Records):
+            ratio = moment_entries(columns.numbers(block.column), block.bounds)[type(block).__name__]
+            values = np.where(np.isnan(ratio), 0, np.rint(np.nan_to_num(ratio) * amplitude)).astype(np.int64)
+        yield where, values
+
+
+def record_vectors(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Integers:
+    """Each record's own vector, (records, dimension) int64 in fixed-point units: for small batches."""
+    found = np.zeros((batch.num_rows, layout.dimension), np.int64)
+    index = np.arange(batch.num_rows)
+    for where, values in entries(batch, layout, radius, rows):
+        found[index, where] += values
+    return found

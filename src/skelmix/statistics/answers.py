@@ -1,0 +1,104 @@
+"""Answers as a person or a program reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skelmix.statistics.domains import number_text
+from skelmix.statistics.intervals import Estimate
+from skelmix.statistics.queries import Query
+
+Estimates = Estimate | Mapping[str, "Estimates"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one query: an estimate, or estimates by category, bin, probability or pair of cells.
+
+    joint: the intervals hold together, all at once, as often as stated; otherwise each one by itself.
+    """
+
+    query: Query
+    estimates: Estimates
+    joint: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """{"query", "value", "standard_error", "low", "high", "joint"}; objects by category where there are
+        several."""
+        parts = ("value", "standard_error", "low", "high")
+        found = {part: _part(self.estimates, part) for part in parts}
+        return {"query": str(self.query), **found, "joint": self.joint}
+
+    def rows(self) -> Iterator[tuple[str, Estimate]]:
+        """(label, estimate) of each number; the label is empty when there is only one."""
+        yield from _rows(self.estimates, "")
+
+
+def _part(estimates: Estimates, name: str) -> Any:
+    if isinstance(estimates, Estimate):
+        return getattr(estimates, name)
+    return {label: _part(inner, name) for label, inner in estimates.items()}
+
+
+def _rows(estimates: Estimates, label: str) -> Iterator[tuple[str, Estimate]]:
+    if isinstance(estimates, Estimate):
+        yield label, estimates
+        return
+    for name, inner in estimates.items():
+        yield from _rows(inner, f"{label} x {name}" if label else name)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All answers of one release, with what the release cost."""
+
+    epsilon: float
+    delta: float
+    unit: str
+    answers: tuple[Answer, ...]
+    level: float = 0.95
+
+    def to_json(self) -> dict[str, Any]:
+        """{"epsilon", "delta", "unit", "level", "answers": [...]}."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": self.unit,
+            "level": self.level,
+            "answers": [answer.to_json() for answer in self.answers],
+        }
+
+    def table(self) -> str:
+        """A table for the terminal: one line per number."""
+        lines = [("query", "", "estimate", "± s.e.", f"{number_text(100 * self.level)} % interval")]
+        for answer in self.answers:
+            heading = str(answer.query).partition("(")[0]
+            heading += f" {_columns(answer.query)}" if "(" in str(answer.query) else ""
+            for label, estimate in answer.rows():
+                interval = f"{_rounded(estimate.low, estimate)} .. {_rounded(estimate.high, estimate)}"
+                error = f"{estimate.standard_error:.2g}"
+                lines.append((heading, label, _rounded(estimate.value, estimate), error, interval))
+                heading = ""
+        widths = [max(len(line[place]) for line in lines) for place in range(5)]
+        return "\n".join(
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}  {e}".rstrip()
+            for a, b, c, d, e in lines
+        )
+
+
+def _columns(query: Any) -> str:
+    if hasattr(query, "first"):
+        return f"{query.first.column} x {query.second.column}"
+    return query.axis.column if hasattr(query, "axis") else str(query.column)
+
+
+def _rounded(value: float, estimate: Estimate) -> str:
+    """As many digits as the standard error makes sensible."""
+    if estimate.standard_error <= 0:
+        return f"{value:.6g}"
+    from math import floor, log10
+
+    digits = max(0, 1 - floor(log10(estimate.standard_error)))
+    return f"{value:,.{min(digits, 12)}f}"

@@ -1,0 +1,143 @@
+"""Columns of an Arrow table as numbers or cells, each value by a rule of its own.
+
+No value changes how another is read: there is no type inference, and text that is no number is a missing
+value of its own record, not a failure of the file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput, MissingExtra
+from skelmix.statistics.domains import Categories
+
+MISSING_TEXTS = ("", "?", "-", "na", "n/a", "nan", "null", "none")
+NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?$"
+
+
+def pyarrow() -> Any:
+    """The library, or one line that says how to get it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtra("statistics of tables need pyarrow: pip install 'skelmix[parquet]'") from error
+    return pyarrow
+
+
+def numbers(array: Any) -> NDArray[np.float64]:
+    """The values as float64, NaN where missing. Text that is no number counts as missing."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(array.type):
+        return _gather(numbers(array.dictionary), array.indices)
+    if is_text(array.type):
+        array = _parsed(_text(array))
+    elif pa.types.is_decimal(array.type) or pa.types.is_boolean(array.type) or pa.types.is_null(array.type):
+        array = array.cast(pa.float64())
+    elif not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+        raise InvalidInput(f"holds {array.type}: numbers are needed; convert the column to numbers")
+    values = array.to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _gather(values: NDArray[np.float64], indices: Any) -> NDArray[np.float64]:
+    table: NDArray[np.float64] = np.append(values, np.nan)
+    return table[_indices(indices, len(values))]
+
+
+def _indices(indices: Any, null: int) -> NDArray[np.int64]:
+    """Whole numbers, `null` in the place of nulls."""
+    pa = pyarrow()
+    if indices.null_count:
+        indices = pa.compute.fill_null(indices.cast(pa.int64()), null)
+    found: NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
+    return found
+
+
+def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
+    """The index of each value's category; unknown and missing values get that of "other"."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(array.type):
+        codes = cells(array.dictionary, categories)
+        table: NDArray[np.int32] = np.append(codes, np.int32(categories.other))
+        return table[_indices(array.indices, len(codes))]
+    found: dict[int, Any]
+    if is_text(array.type):
+        kind, found = pa.string(), dict(enumerate(categories.names))
+        array = pa.compute.utf8_trim_whitespace(_text(array))
+    elif pa.types.is_boolean(array.type):
+        kind = pa.string()
+        found = {place: name.lower() for place, name in enumerate(categories.names)}
+        array = array.cast(kind)
+    elif pa.types.is_integer(array.type):
+        kind = pa.int64()
+        found = {place: number for place, name in enumerate(categories.names)
+                 if (number := _integer(name)) is not None}  # fmt: skip
+        array = array if pa.types.is_int64(array.type) else _as_int64(array)
+    else:
+        raise InvalidInput(f"holds {array.type}: categories are text, whole numbers or true and false")
+    places: NDArray[np.int32] = np.array([*found, categories.other], np.int32)
+    where = pa.compute.index_in(array, value_set=pa.array(list(found.values()), kind), skip_nulls=True)
+    return places[_indices(where, len(places) - 1)]
+
+
+def not_numbers(array: Any) -> NDArray[np.bool_]:
+    """Which values are text that is neither a number nor a sign for "missing": to report to their owner."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not is_text(array.type):
+        return np.zeros(len(array), np.bool_)
+    compute = pa.compute
+    text = compute.utf8_trim_whitespace(_text(array))
+    known = compute.is_in(compute.utf8_lower(text), value_set=pa.array(MISSING_TEXTS))
+    good = compute.or_(known, compute.match_substring_regex(text, NUMBER))
+    return ~np.asarray(good.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column of this type holds text or bytes."""
+    types = pyarrow().types
+    text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(text or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _text(array: Any) -> Any:
+    """As UTF-8; bytes that are not become U+FFFD in their own value only."""
+    pa = pyarrow()
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return array.cast(pa.string())
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        values = [None if value is None else value.decode("utf-8", "replace") for value in array.to_pylist()]
+        return pa.array(values, pa.string())
+
+
+def _parsed(text: Any) -> Any:
+    pa = pyarrow()
+    compute = pa.compute
+    text = compute.utf8_trim_whitespace(text)
+    good = compute.match_substring_regex(text, NUMBER)
+    plain = compute.replace_substring_regex(compute.if_else(good, text, None), r"^\+", "")
+    return plain.cast(pa.float64())
+
+
+def _as_int64(array: Any) -> Any:
+    pa = pyarrow()
+    if pa.types.is_uint64(array.type):  # above the range of int64 no category can be
+        array = pa.compute.if_else(pa.compute.less(array, 1 << 62), array, None)
+    return array.cast(pa.int64())
+
+
+def _integer(name: str) -> int | None:
+    try:
+        number = int(name)
+    except ValueError:
+        return None
+    return number if str(number) == name and abs(number) < 1 << 62 else None

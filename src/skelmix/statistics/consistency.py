@@ -1,0 +1,182 @@
+"""Make released counts agree: cross tables add up to their margins, everything to the count, nothing below 0.
+
+Several blocks count the same records. The differences between their sums are known to be zero, so least
+squares, weighted by the known noise, moves each count to the nearest ones that agree, which also makes it
+more accurate. All of it uses released numbers only (post-processing); how accurate the result is depends on
+the question alone, and is known before any data is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.statistics.blocks import Block, Cells, Present, Records, proper_bins
+from skelmix.statistics.domains import Axis
+from skelmix.statistics.layout import Layout
+
+Reals = NDArray[np.float64]
+_MOST_MARGIN = 4096  # larger margins are left as they are
+_CHUNK = 1024
+_ROUNDS = 5_000
+Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Consistency:
+    """Projects counts onto those that agree, in the norm of their noise.
+
+    deviations: the standard deviation of the noise of each entry, in the answers' units.
+    """
+
+    def __init__(self, layout: Layout, deviations: Reals) -> None:
+        self._deviations = deviations
+        self._rows = list(constraints(layout))
+        self.counting = np.zeros(layout.dimension, np.bool_)
+        for block in layout.blocks:
+            if isinstance(block, Records | Present | Cells):
+                self.counting[layout.place(block)] = True
+
+    def reconciled(self, values: Reals) -> Reals:
+        """The weighted least-squares estimate of all entries under the constraints."""
+        return self._onto_constraints(values / self._deviations) * self._deviations
+
+    @cached_property
+    def deviations(self) -> Reals:
+        """The standard deviation of each entry after `reconciled`."""
+        if not self._rows:
+            return self._deviations
+        from scipy.linalg import solve_triangular
+
+        remaining = np.ones(len(self._deviations))
+        for start in range(0, len(remaining), _CHUNK):
+            piece = self._matrix[:, start : start + _CHUNK].toarray()
+            if piece.any():
+                half = solve_triangular(self._cholesky, piece, lower=True)
+                remaining[start : start + _CHUNK] -= (half**2).sum(axis=0)
+        reconciled: Reals = self._deviations * np.sqrt(np.maximum(remaining, 0.0))
+        return reconciled
+
+    def non_negative(self, reconciled: Reals) -> Reals:
+        """The nearest counts that agree and are not below zero (Dykstra's alternating projections)."""
+        x = reconciled / self._deviations
+        if not self._rows:
+            return np.where(self.counting, np.maximum(reconciled, 0.0), reconciled)
+        correction = np.zeros_like(x)
+        for _ in range(_ROUNDS):
+            if (x[self.counting] >= -1e-9).all():
+                break
+            clamped = np.where(self.counting, np.maximum(x + correction, 0.0), x + correction)
+            correction = x + correction - clamped
+            x = self._onto_constraints(clamped)
+        found = np.where(self.counting, np.maximum(x, 0.0), x) * self._deviations
+        return found
+
+    def _onto_constraints(self, x: Reals) -> Reals:
+        if not self._rows:
+            return x
+        from scipy.linalg import cho_solve
+
+        steps = cho_solve((self._cholesky, True), self._matrix @ x)
+        projected: Reals = x - self._matrix.T @ steps
+        return projected
+
+    @cached_property
+    def _matrix(self):  # type: ignore[no-untyped-def]  # a scipy.sparse matrix
+        """One row per constraint, columns scaled by the deviations."""
+        from scipy.sparse import csr_matrix
+
+        places, columns, signs = [], [], []
+        for place, (plus, minus) in enumerate(self._rows):
+            for sign, index in ((1.0, plus), (-1.0, minus)):
+                places.append(np.full(len(index), place))
+                columns.append(index)
+                signs.append(sign * self._deviations[index])
+        shape = (len(self._rows), len(self._deviations))
+        entries = (np.concatenate(signs), (np.concatenate(places), np.concatenate(columns)))
+        return csr_matrix(entries, shape=shape)
+
+    @cached_property
+    def _cholesky(self) -> Reals:
+        gram = (self._matrix @ self._matrix.T).toarray()
+        # constraints that follow from others make it singular in directions that the transpose removes
+        gram[np.diag_indices_from(gram)] += 1e-12 * np.trace(gram) / len(gram)
+        lower: Reals = np.linalg.cholesky(gram)
+        return lower
+
+
+def constraints(layout: Layout) -> Iterator[Pair]:
+    """Pairs of sets of entries whose sums are equal in every data set."""
+    tables = [block for block in layout.blocks if isinstance(block, Cells)]
+    counters: list[Block] = [*tables, *(block for block in layout.blocks if isinstance(block, Records))]
+    links = _Links(counters)
+    margins = {frozenset(kept) for table in tables for k in (2, 1) for kept in combinations(table.axes, k)}
+    ordered = sorted(margins, key=lambda kept: (-len(kept), sorted(map(str, kept))))
+    for axes in [*ordered, frozenset[Axis]()]:
+        members = [block for block in counters if axes <= _axes(block)]
+        for first, second in pairwise(members):
+            if links.add(axes, first, second):
+                yield from _equal_margins(layout, first, second, axes)
+    for block in layout.blocks:
+        if isinstance(block, Present):
+            yield from _equal_presence(layout, block, tables)
+
+
+def _axes(block: Block) -> frozenset[Axis]:
+    return frozenset(block.axes) if isinstance(block, Cells) else frozenset()
+
+
+class _Links:
+    """Which blocks were already made to agree, on which axes: what follows from that is not said again."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._blocks = blocks
+        self._groups: dict[frozenset[Axis], dict[Block, int]] = {}
+
+    def _of(self, axes: frozenset[Axis]) -> dict[Block, int]:
+        return self._groups.setdefault(axes, {block: place for place, block in enumerate(self._blocks)})
+
+    def add(self, axes: frozenset[Axis], first: Block, second: Block) -> bool:
+        """Link two blocks on these axes, and so on every smaller set of them; False if they were linked."""
+        if self._of(axes)[first] == self._of(axes)[second]:
+            return False
+        for k in range(len(axes) + 1):
+            for kept in combinations(axes, k):
+                groups = self._of(frozenset(kept))
+                old, new = groups[second], groups[first]
+                groups |= {block: new for block, group in groups.items() if group == old}
+        return True
+
+
+def _equal_margins(layout: Layout, first: Block, second: Block, axes: frozenset[Axis]) -> Iterator[Pair]:
+    one, two = _margin(layout, first, axes), _margin(layout, second, axes)
+    if len(one) <= _MOST_MARGIN:
+        yield from zip(one, two, strict=True)
+
+
+def _margin(layout: Layout, block: Block, axes: frozenset[Axis]) -> list[NDArray[np.int64]]:
+    """For each cell of the margin, the entries that add up to it."""
+    place = layout.place(block)
+    index = np.arange(place.start, place.stop)
+    if not isinstance(block, Cells):
+        return [index]
+    index = index.reshape([axis.domain.size for axis in block.axes])
+    order = sorted(range(len(block.axes)), key=lambda k: str(block.axes[k]))
+    kept = [k for k in order if block.axes[k] in axes]
+    rest = [k for k in order if block.axes[k] not in axes]
+    cells = int(np.prod([index.shape[k] for k in kept], dtype=np.int64))
+    return list(index.transpose(*kept, *rest).reshape(cells, -1))
+
+
+def _equal_presence(layout: Layout, present: Present, tables: list[Cells]) -> Iterator[Pair]:
+    """Values that are not missing are those in a bin."""
+    for table in tables:
+        bins = proper_bins(table)
+        if bins is not None and table.axes[0].column == present.column:
+            start = layout.place(table).start
+            place = layout.place(present)
+            yield np.arange(start, start + bins), np.arange(place.start, place.stop)
+            return

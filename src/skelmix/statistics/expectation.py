@@ -1,0 +1,98 @@
+"""How accurate each answer will be, from the question and the noise alone, before any data is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from skelmix.errors import PrivacyUnattainable
+from skelmix.statistics.estimates import Estimator, Precision
+from skelmix.statistics.layout import Layout
+from skelmix.statistics.queries import Mean, Quantiles, Query, Sum, Variance
+from skelmix.validation import positive, whole
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """The standard error of an answer, and the same relative to the answer's public range.
+
+    For a mean or variance it is the largest over all data sets with that many values; for quantiles it is
+    the error of the rank, as a fraction of the records; for tables, that of the least accurate cell.
+    relative: to the number of records (counts), to records times the largest value (sums), to the range of
+    the bounds (means) or half of it, squared (variances).
+    """
+
+    query: Query
+    standard_error: float
+    relative: float
+    meaning: str
+
+    def __str__(self) -> str:
+        size = f"{self.standard_error:.3g} ({100 * self.relative:.2g} %)"
+        return f"{self.query}: standard error {self.meaning} {size}"
+
+
+def expected_errors(estimator: Estimator, layout: Layout, records: int) -> tuple[ExpectedError, ...]:
+    """The expected error of each answer. records: the public number of records that the plan is for."""
+    whole(1, records=records)
+    return tuple(_expected(query, estimator, layout, records) for query in layout.question.queries)
+
+
+def _expected(query: Query, estimator: Estimator, layout: Layout, records: int) -> ExpectedError:
+    places = layout.places(query)
+    deviations = [float(np.max(estimator.consistency.deviations[place])) for place in places]
+    match query:
+        case Sum():
+            error = deviations[0]
+            return ExpectedError(query, error, error / (records * query.bounds.largest), "about")
+        case Mean():
+            relative = math.hypot(deviations[1], deviations[0]) / records
+            return ExpectedError(query, relative * query.bounds.half_range, relative / 2, "at most")
+        case Variance():
+            relative = math.hypot(deviations[2] / 2, 2 * deviations[1], 1.5 * deviations[0]) / records
+            return ExpectedError(query, relative * query.bounds.half_range**2, relative, "at most")
+        case Quantiles():
+            deviation, bins = float(estimator.deviations[places[0].start]), query.bins.count
+            worst = max(max(p, 1 - p) for p in query.probabilities)
+            error = deviation * worst * math.sqrt(bins) / records
+            return ExpectedError(query, error, error, "of the rank at most")
+        case _:
+            return ExpectedError(query, deviations[0], deviations[0] / records, "about")
+
+
+def least_epsilon(
+    layout: Layout,
+    relative_error: float,
+    records: int,
+    deviation_of: Callable[[float], float],
+    *,
+    rows: int = 1,
+    low: float = 1e-3,
+    high: float = 50.0,
+) -> float:
+    """The least ε in [low, high] at which every answer's relative standard error is small enough.
+
+    deviation_of: the standard deviation of the decoded sum's noise at ε, in units of the clip norm; it falls
+    as ε grows, and infinity says that no plan exists. Raises `PrivacyUnattainable` when `high` is too little.
+    """
+    from skelmix.accounting.calibration import least_noise
+
+    positive(relative_error=relative_error)
+
+    def worst(epsilon: float) -> float:
+        deviation = deviation_of(epsilon)
+        if not math.isfinite(deviation):
+            return math.inf
+        estimator = Estimator(layout, Precision(deviation), rows=rows)
+        return max(expected.relative for expected in expected_errors(estimator, layout, records))
+
+    try:
+        return least_noise(worst, relative_error, low, high)
+    except PrivacyUnattainable as error:
+        raise PrivacyUnattainable(
+            f"relative_error = {relative_error:g}: not reached with epsilon {high:g} for {records} records; "
+            "allow a larger error, ask fewer queries or coarser bins"
+        ) from error

@@ -1,0 +1,144 @@
+"""Record batches from a party's CSV or Parquet file, streamed, with the columns that a question names."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from skelmix.errors import InvalidInput
+from skelmix.statistics.arrow import MISSING_TEXTS, NUMBER, pyarrow
+from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
+
+BATCH = 1 << 17  # records in memory at a time
+_CSV_BLOCK = 1 << 22
+_SHOWN = 10
+_NUMBER = re.compile(NUMBER)
+
+
+def batches(
+    path: Path,
+    columns: Collection[str],
+    *,
+    categories: Collection[str] = (),
+    left_out: Callable[[], None] = lambda: None,
+) -> Iterator[Any]:
+    """The records of a .csv or .parquet file as Arrow record batches with the named columns.
+
+    categories: columns that are used as categories only. A file that is no table, or lacks a column, raises
+    `InvalidInput`; a row of a CSV with another number of cells than the header, or with quotes that do not
+    match, is left out, and `left_out` is called. Values are not checked here.
+    """
+    pa = pyarrow()
+    try:
+        if path.suffix == ".parquet":
+            yield from _parquet(path, columns, categories)
+        elif path.suffix == ".csv":
+            yield from _csv(path, columns, left_out)
+        else:
+            raise InvalidInput(f"{path}: the ending must be .csv or .parquet; convert or rename the file")
+    except FileNotFoundError as error:
+        raise InvalidInput(f"{path}: no such file; check the path") from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        problem = " ".join(str(error).split())
+        raise InvalidInput(
+            f"{path}: not a readable {path.suffix[1:]} table ({problem}); repair it"
+        ) from error
+
+
+def _check_columns(path: Path, present: list[str], wanted: Collection[str]) -> None:
+    for name in wanted:
+        if present.count(name) != 1:
+            problem = "no column" if name not in present else "several columns"
+            known = ", ".join(present[:30])
+            raise InvalidInput(f"{path}: {problem} named {name!r}; the file has: {known}")
+
+
+def _parquet(path: Path, columns: Collection[str], categories: Collection[str]) -> Iterator[Any]:
+    parquet = pyarrow().parquet
+    with parquet.ParquetFile(path, read_dictionary=list(categories), pre_buffer=False) as file:
+        _check_columns(path, file.schema_arrow.names, columns)
+        if not columns:  # only records are counted
+            for group in range(file.num_row_groups):
+                yield _empty_rows(file.metadata.row_group(group).num_rows)
+            return
+        yield from file.iter_batches(batch_size=BATCH, columns=list(columns), use_threads=True)
+
+
+def _empty_rows(count: int) -> Any:
+    pa = pyarrow()
+    return pa.RecordBatch.from_arrays([pa.nulls(count)], names=[""])
+
+
+def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> Iterator[Any]:
+    def skip(row: Any) -> str:
+        left_out()
+        return "skip"
+
+    header = _header(path)
+    _check_columns(path, header, columns)
+    wanted = list(columns) or header[:1]
+    with path.open("rb") as file:
+        yield from _parsed(WholeLines(file, left_out), wanted, skip)
+
+
+def _parsed(file: WholeLines, wanted: list[str], skip: Callable[[Any], str]) -> Iterator[Any]:
+    pa = pyarrow()
+    reader = pa.csv.open_csv(
+        pa.PythonFile(file, mode="r"),
+        read_options=pa.csv.ReadOptions(block_size=_CSV_BLOCK),
+        parse_options=pa.csv.ParseOptions(invalid_row_handler=skip),
+        convert_options=pa.csv.ConvertOptions(
+            column_types={name: pa.binary() for name in wanted}, include_columns=wanted, check_utf8=False
+        ),
+    )
+    with reader:
+        yield from reader
+
+
+def _header(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        line = file.readline(LONGEST + 1)
+    if not line.strip() or line_problem(line):
+        raise InvalidInput(f"{path}: no first line with column names; add one")
+    return _cells(line.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _cells(line: bytes) -> list[str]:
+    return next(csv.reader([line.decode("utf-8", "replace")]), [])
+
+
+def csv_problems(path: Path, numeric: Collection[str]) -> list[str]:
+    """The lines of a CSV that were not used as they stand: for the party that owns it, and nobody else.
+
+    Rows that are left out (a wrong number of cells, quotes that do not match), and text in a column of
+    numbers, which counts as missing. At most ten are listed, then how many more there are.
+    """
+    header = _header(path)
+    places = [header.index(name) for name in numeric]
+    found: list[str] = []
+    bad = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            problem = line_problem(line) if number > 1 else None
+            if number > 1 and problem is None:
+                problem = _row_problem(_cells(line), header, places)
+            if problem:
+                bad += 1
+                if len(found) < _SHOWN:
+                    found.append(f"{path}, line {number}: {problem}")
+    return [*found, f"{path}: and {bad - _SHOWN} more lines"] if bad > _SHOWN else found
+
+
+def _row_problem(row: list[str], header: list[str], numeric: list[int]) -> str | None:
+    if not row:
+        return None
+    if len(row) != len(header):
+        return f"{len(row)} cells, the header has {len(header)}; the row was left out"
+    for place in numeric:
+        text = row[place].strip()
+        if text.lower() not in MISSING_TEXTS and not _NUMBER.match(text):
+            return f"{header[place]} = {text[:40]!r} is not a number; it counts as missing"
+    return None

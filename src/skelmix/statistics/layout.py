@@ -1,0 +1,116 @@
+"""A question as one vector per record: which entry means what, and how much weight each block has.
+
+Weights come from the question alone. Block b with sensitivity s_b has weight w_b = importance^¼ / s_b, which
+minimises Σ_b importance_b · (mean squared error per entry of b, relative to s_b) under one privacy budget;
+with equal importance every block gets the same error relative to its public range. The L2 sensitivity of the
+stacked vector is √(Σ_b w_b² s_b²).
+
+In fixed point, a record's vector has integer entries: block b's entries are t·A_b, rounded, for |t| <= 1 and
+an integer amplitude A_b, and Σ_b A_b² <= radius² holds in exact arithmetic. So no record is longer than the
+radius, whatever it holds, and nothing is ever clipped. With `rows` > 1, amplitudes are that many times
+smaller, and an owner of up to that many records stays within the radius.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.statistics.blocks import Block, blocks_of
+from skelmix.statistics.queries import Query, Question
+from skelmix.validation import whole
+
+MOST_RADIUS = 1 << 44  # products with values in [-1, 1] keep their fraction, sums of 2^19 records fit int64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each answer's numbers stand in the vector of a record.
+
+    Example:
+
+        >>> from skelmix.statistics import parse_question
+        >>> layout = Layout(parse_question("count; histogram(sex: F|M); mean(age, 0..110)"))
+        >>> layout.dimension, round(layout.sensitivity, 3)
+        (6, 2.0)
+    """
+
+    question: Question
+
+    @cached_property
+    def _importance(self) -> dict[Block, float]:
+        largest: dict[Block, float] = {}
+        for query, importance in zip(self.question.queries, self.question.importance, strict=True):
+            for block in blocks_of(query):
+                largest[block] = max(importance, largest.get(block, 0.0))
+        return largest
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Each block once, however many queries use it."""
+        return tuple(self._importance)
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        return tuple(self._importance[block] ** 0.25 / block.sensitivity for block in self.blocks)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        ends = np.cumsum([block.size for block in self.blocks]).tolist()
+        return (0, *ends[:-1])
+
+    @property
+    def dimension(self) -> int:
+        return sum(block.size for block in self.blocks)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """L2 norm of the largest possible record."""
+        parts = zip(self.weights, self.blocks, strict=True)
+        return math.sqrt(math.fsum((weight * block.sensitivity) ** 2 for weight, block in parts))
+
+    def place(self, block: Block) -> slice:
+        """The entries of a block in the vector."""
+        start = self.offsets[self.blocks.index(block)]
+        return slice(start, start + block.size)
+
+    def places(self, query: Query) -> tuple[slice, ...]:
+        """The entries that answer a query, one slice per block."""
+        return tuple(self.place(block) for block in blocks_of(query))
+
+    def amplitudes(self, radius: int, rows: int = 1) -> tuple[int, ...]:
+        """The integer amplitude of each block: `rows` records together are no longer than `radius`.
+
+        radius: the L2 norm that one record (or owner) may have, in fixed-point units, 2^16..2^44.
+        """
+        whole(1 << 16, MOST_RADIUS, radius=radius)
+        whole(1, 1 << 20, rows=rows)
+        shares = [
+            weight * block.sensitivity / self.sensitivity
+            for weight, block in zip(self.weights, self.blocks, strict=True)
+        ]
+        found = [max(0, math.floor(radius * share / rows)) for share in shares]
+        while rows**2 * sum(amplitude**2 for amplitude in found) > radius**2:  # floats may be a little large
+            found = [max(0, amplitude - 1) for amplitude in found]
+        if min(found) < 1 << 8:
+            raise InvalidInput(
+                f"radius = {radius}: too small for {len(found)} blocks and {rows} record(s) per owner; "
+                "use more fractional bits, ask fewer queries or bound the records per owner more tightly"
+            )
+        return tuple(found)
+
+    def entry_units(self, radius: int, rows: int = 1) -> NDArray[np.float64]:
+        """What 1 in each entry of the decoded sum is worth in the answer's own units.
+
+        The decoded sum is in units of the clip norm: a record as long as the radius has norm 1 there.
+        """
+        units = [
+            radius / amplitude * block.sensitivity
+            for amplitude, block in zip(self.amplitudes(radius, rows), self.blocks, strict=True)
+        ]
+        return np.repeat(units, [block.size for block in self.blocks])

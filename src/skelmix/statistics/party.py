@@ -1,0 +1,131 @@
+"""What one party computes from its own file: the exact sum of its records' vectors.
+
+Whatever the file holds, the party has a vector to send. A value that cannot be read is a missing value of its
+own record; a file that is no table, or lacks a column, gives the vector of an empty party. The reasons are
+for the party's own eyes: neither they nor the number of records may leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.errors import InvalidInput
+from skelmix.statistics import arrow
+from skelmix.statistics.accumulate import Accumulator
+from skelmix.statistics.blocks import Cells, Records
+from skelmix.statistics.domains import Bins, checked_name
+from skelmix.statistics.files import batches, csv_problems
+from skelmix.statistics.layout import Layout
+from skelmix.statistics.owners import add_owners, prolific_owners
+from skelmix.validation import whole
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The unit of privacy is whoever `column` names, with at most `rows` records that count in full.
+
+    An owner with more records has its sum scaled down. Example: `Owners("patient_id", rows=5)`.
+    """
+
+    column: str
+    rows: int
+
+    def __post_init__(self) -> None:
+        checked_name(self.column, "owner column")
+        whole(1, 1 << 20, rows=self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PartySum:
+    """A party's sum, int64 in fixed-point units, and what only the party itself may see.
+
+    private_notes: lines of the file that could not be used, or why it counts as empty; never to be sent.
+    """
+
+    vector: NDArray[np.int64] = field(repr=False)
+    private_notes: tuple[str, ...] = field(default=(), repr=False)
+
+
+def party_sum(path: Path, layout: Layout, radius: int, owners: Owners | None = None) -> PartySum:
+    """The exact sum of a party's records, from its .csv or .parquet file, streamed.
+
+    radius: the L2 norm of the longest record (or owner), in fixed-point units. owners: None protects each
+    record. The memory does not grow with the records, except for the list of owners. Only a missing library
+    raises; a bad file gives the vector of an empty party, and `private_notes` say why.
+    """
+    pa = arrow.pyarrow()
+    rows = owners.rows if owners else 1
+    accumulator = Accumulator(layout, radius, rows)
+    source = _Source(path, layout)
+    try:
+        if owners is None:
+            for batch in source.records():
+                accumulator.add(batch)
+        else:
+            prolific = prolific_owners(batches(path, [owners.column]), owners.column, rows)
+            add_owners(
+                lambda: source.records(owners.column),
+                owners.column,
+                prolific,
+                accumulator,
+                layout,
+                radius,
+                rows,
+            )
+    except (InvalidInput, pa.ArrowException) as error:
+        problem = f"{error}" if str(path) in str(error) else f"{path}: {error}"
+        empty = Accumulator(layout, radius, rows).total()
+        return PartySum(empty, (f"{problem}. The party counts as empty until this is repaired",))
+    return PartySum(accumulator.total(), source.notes())
+
+
+def _numeric_columns(layout: Layout) -> list[str]:
+    found: dict[str, None] = {}
+    for block in layout.blocks:
+        if isinstance(block, Cells):
+            found |= {axis.column: None for axis in block.axes if isinstance(axis.domain, Bins)}
+        elif not isinstance(block, Records):
+            found[block.column] = None
+    return list(found)
+
+
+class _Source:
+    """A party's file; remembers whether it held text where numbers are needed, or rows that were left out."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self._path, self._columns = path, layout.question.columns
+        self._numeric = _numeric_columns(layout)
+        self._wrong: dict[str, None] = {}
+
+    def records(self, owner: str | None = None) -> Iterator[Any]:
+        """The file from its beginning, with the columns of the question and that of the owner."""
+        columns = list(dict.fromkeys([*self._columns, *([owner] if owner else [])]))
+        categories = [name for name in self._columns if name not in self._numeric and name != owner]
+        row = 0
+        for batch in batches(
+            self._path, columns, categories=categories, left_out=lambda: self._note("a row was left out")
+        ):
+            for name in self._numeric:
+                if len(self._wrong) < _SHOWN:
+                    for k in np.flatnonzero(arrow.not_numbers(batch.column(name)))[:_SHOWN]:
+                        self._note(f"record {row + int(k) + 1}: {name} is not a number; it counts as missing")
+            row += batch.num_rows
+            yield batch
+
+    def _note(self, problem: str) -> None:
+        if len(self._wrong) < _SHOWN:
+            self._wrong[problem] = None
+
+    def notes(self) -> tuple[str, ...]:
+        """What was wrong, with the lines of a CSV."""
+        if self._wrong and self._path.suffix == ".csv":
+            return tuple(csv_problems(self._path, self._numeric))
+        return tuple(f"{self._path}, {problem}" for problem in self._wrong)

@@ -1,0 +1,137 @@
+"""How often the intervals cover the truth, over simulated releases with Gaussian noise of known size.
+
+The tests run it at a small size. All of it: `python tests/helpers/coverage.py --releases 10000`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from skelmix.statistics.accumulate import Accumulator
+from skelmix.statistics.estimates import Estimator, Precision
+from skelmix.statistics.intervals import Estimate
+from skelmix.statistics.layout import Layout
+from skelmix.statistics.parsing import parse_question
+
+RADIUS = 1 << 34
+FINE = "0..60 by 0.01"
+
+# kind -> (question, standard deviation of the noise in units of the clip norm)
+KINDS = {
+    "count": ("count; mean(age, 0..110)", 3.0),
+    "sum": ("sum(age, 0..110); sum(stay, 0..60)", 3.0),
+    "mean": ("mean(age, 0..110); mean(stay, 0..60)", 3.0),
+    "mean of few records": ("mean(age, 0..110); mean(stay, 0..60)", 1000.0),
+    "variance": ("variance(age, 0..110); variance(stay, 0..60)", 3.0),
+    "histogram": ("histogram(diagnosis: A|B|C); histogram(age: 0..110 by 22); count; mean(age)", 3.0),
+    "crosstab": ("crosstab(diagnosis: A|B|C, sex: F|M); histogram(diagnosis); histogram(sex); count", 3.0),
+    "top": ("top(diagnosis: A|B|C|D|E|F; 6)", 3.0),
+    "quantiles": (f"quantiles(stay, {FINE}; 0.25 0.5 0.75)", 0.5),
+}
+
+
+def population(records: int = 4_000):
+    """Records whose truth is known: positive counts in every cell, values between the bins' edges."""
+    generator = np.random.default_rng(7)
+    names = np.array(list("ABCDEFX"))
+    return pa.record_batch(
+        {
+            "age": generator.integers(18, 95, records),
+            "stay": generator.uniform(0, 60, records),
+            "diagnosis": names[generator.choice(7, records, p=[0.3, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05])],
+            "sex": np.array(["F", "M", "?"])[generator.choice(3, records, p=[0.5, 0.4, 0.1])],
+        }
+    )
+
+
+def truths(batch, layout):
+    """The true answer to every number of every query, by plain NumPy, keyed as the answers are."""
+    data = {name: np.array(batch.column(name).to_pylist()) for name in batch.schema.names}
+    return [_truth(query, data, len(batch)) for query in layout.question.queries]
+
+
+def _cells(axis, values):
+    domain = axis.domain
+    if hasattr(domain, "names"):
+        return np.array([value if value in domain.names else "other" for value in values])
+    last = domain.count - 1
+    return np.array([domain.labels[min(np.searchsorted(domain.edges, v, "right") - 1, last)] for v in values])
+
+
+def _truth(query, data, records):
+    kind = type(query).__name__
+    if kind == "Count":
+        return records
+    if kind in ("Sum", "Mean", "Variance"):
+        clamped = np.clip(data[query.column], query.bounds.low, query.bounds.high)
+        return {"Sum": np.sum, "Mean": np.mean, "Variance": np.var}[kind](clamped)
+    if kind == "CrossTable":
+        one, two = (
+            _cells(query.first, data[query.first.column]),
+            _cells(query.second, data[query.second.column]),
+        )
+        return {
+            a: {b: int(((one == a) & (two == b)).sum()) for b in query.second.domain.labels}
+            for a in query.first.domain.labels
+        }
+    if kind == "Quantiles":
+        values = data[query.column]
+        return {f"{p:g}": np.quantile(values, p, method="inverted_cdf") for p in query.probabilities}
+    cells = _cells(query.axis, data[query.axis.column])
+    return {label: int((cells == label).sum()) for label in query.axis.domain.labels}
+
+
+def covered(estimates, truth):
+    """Whether each interval holds its truth, as a list."""
+    if isinstance(estimates, Estimate):
+        return [estimates.low <= truth <= estimates.high]
+    return [hit for label, inner in estimates.items() for hit in covered(inner, truth[label])]
+
+
+def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 1) -> list[list[bool]]:
+    """For each release, which intervals of the kind's queries held the truth; a joint claim is one of them.
+
+    wrong_noise: the noise that is added is that many times as large as the estimator believes.
+    """
+    question, deviation = KINDS[kind]
+    layout = Layout(parse_question(question))
+    batch = population()
+    accumulator = Accumulator(layout, RADIUS)
+    accumulator.add(batch)
+    total, truth = accumulator.total() / RADIUS, truths(batch, layout)
+    estimator = Estimator(layout, Precision(deviation), radius=RADIUS)
+    wanted = {"mean of few records": "Mean", "crosstab": "CrossTable"}.get(kind, kind.title())
+    generator = np.random.default_rng(seed)
+    releases_seen = []
+    for _ in range(releases):
+        noise = generator.normal(0, deviation * wrong_noise, layout.dimension)
+        hits: list[bool] = []
+        for answer, value in zip(estimator.answers(total + noise), truth, strict=True):
+            if type(answer.query).__name__ == wanted:
+                found = covered(answer.estimates, value)
+                hits += [all(found)] if answer.joint else found
+        releases_seen.append(hits)
+    return releases_seen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--releases", type=int, default=10_000)
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS))
+    options = parser.parse_args()
+    for kind in options.kinds:
+        start = time.perf_counter()
+        hits = np.array(coverage(kind, options.releases))
+        seconds = time.perf_counter() - start
+        each = " ".join(f"{100 * share:.1f}" for share in hits.mean(axis=0))
+        print(
+            f"{kind:<20} {100 * hits.mean():6.2f} % of {hits.size} intervals, {seconds:.0f} s; each: {each}"
+        )
+
+
+if __name__ == "__main__":
+    main()

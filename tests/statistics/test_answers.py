@@ -1,0 +1,244 @@
+"""Answers: intervals that cover as stated, counts that agree, errors known beforehand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from helpers.coverage import KINDS, RADIUS, coverage, population, truths
+from helpers.hypothesis_tests import SHARE, follows
+from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.statistics import (
+    Answers,
+    Estimate,
+    Estimator,
+    Layout,
+    Precision,
+    expected_errors,
+    least_epsilon,
+    parse_question,
+)
+from skelmix.statistics.accumulate import Accumulator
+from skelmix.statistics.consistency import Consistency
+from skelmix.statistics.intervals import OrderedCounts, ratio_set
+
+RELEASES = 1_500
+EXACT = ["count", "sum", "mean", "mean of few records", "histogram", "crosstab"]
+
+
+def covers_as_stated(hits, level):
+    return follows(~np.array(hits), lambda cut: level, [0])
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_intervals_cover_95_percent(kind):
+    """The first number of each release: releases are independent, so the hits are exactly binomial."""
+    hits = [release[0] for release in coverage(kind, RELEASES)]
+    assert covers_as_stated(hits, 0.95)
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_coverage_notices_noise_that_is_larger_than_stated(kind):
+    hits = [release[0] for release in coverage(kind, RELEASES, wrong_noise=1.3)]
+    assert not covers_as_stated(hits, 0.95)
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - set(EXACT)))
+def test_bounds_on_coverage_where_it_is_not_exact(kind):
+    """At least 95 %, and not above 96 % where noise is large beside the bins."""
+    hits = [release[0] for release in coverage(kind, RELEASES)]
+    assert stats.binom(RELEASES, 0.95).cdf(sum(hits)) > SHARE
+    assert stats.binom(RELEASES, 0.96).sf(sum(hits) - 1) > SHARE
+    wrong = [release[0] for release in coverage(kind, RELEASES, wrong_noise=1.3)]
+    assert stats.binom(RELEASES, 0.95).cdf(sum(wrong)) <= SHARE
+
+
+def test_a_claim_about_all_answers_holds_for_all_of_them():
+    text = "count; mean(age, 0..110); histogram(diagnosis: A|B|C); crosstab(diagnosis, sex: F|M)"
+    layout, batch, hits = Layout(parse_question(text)), population(), []
+    accumulator = Accumulator(layout, RADIUS)
+    accumulator.add(batch)
+    total, truth = accumulator.total() / RADIUS, truths(batch, layout)
+    estimator = Estimator(layout, Precision(3.0), radius=RADIUS, joint=True)
+    generator = np.random.default_rng(3)
+    for _ in range(400):
+        answers = estimator.answers(total + generator.normal(0, 3.0, layout.dimension))
+        assert all(answer.joint for answer in answers)
+        hits.append(
+            all(_holds(answer.estimates, value) for answer, value in zip(answers, truth, strict=True))
+        )
+    assert stats.binom(400, 0.95).cdf(sum(hits)) > SHARE
+
+
+def _holds(estimates, truth):
+    if isinstance(estimates, Estimate):
+        return estimates.low <= truth <= estimates.high
+    return all(_holds(inner, truth[label]) for label, inner in estimates.items())
+
+
+TABLES = (
+    "count; crosstab(a: A|B, b: X|Y|Z); histogram(a); histogram(b); crosstab(b, c: 0..4 by 1); "
+    "crosstab(c, a); mean(c, 0..4); crosstab(b, a)"
+)
+
+
+def tables():
+    layout = Layout(parse_question(TABLES))
+    return layout, Estimator(layout, Precision(2.0), radius=RADIUS)
+
+
+def noisy(layout, seed=0, scale=2.0):
+    return np.random.default_rng(seed).normal(0, scale, layout.dimension)
+
+
+def test_tables_add_up_to_their_margins_and_to_the_count():
+    layout, estimator = tables()
+    answers = {str(answer.query): answer for answer in estimator.answers(noisy(layout) + 5)}
+    value = {name: answer.to_json()["value"] for name, answer in answers.items()}
+    count = value["count"]
+    rows, columns = value["histogram(a: A|B)"], value["histogram(b: X|Y|Z)"]
+    table = value["crosstab(a: A|B, b: X|Y|Z)"]
+    turned = value["crosstab(b: X|Y|Z, a: A|B)"]
+    close = lambda x: pytest.approx(x, abs=1e-5)  # noqa: E731
+    assert sum(rows.values()) == close(count)
+    assert sum(columns.values()) == close(count)
+    for a, row in table.items():
+        assert sum(row.values()) == close(rows[a])
+        assert all(turned[b][a] == close(cell) for b, cell in row.items())
+    for b, cells in value["crosstab(b: X|Y|Z, c: 0..4 by 1)"].items():
+        assert sum(cells.values()) == close(columns[b])
+
+
+def test_nothing_is_negative_and_every_value_lies_in_its_interval():
+    layout, estimator = tables()
+    for seed in range(20):
+        for answer in estimator.answers(noisy(layout, seed)):
+            for _, estimate in answer.rows():
+                assert estimate.low <= estimate.value <= estimate.high
+                assert estimate.low >= 0
+
+
+def test_the_least_squares_estimate_is_the_textbook_one():
+    """Beside the same estimate by a dense generalised least squares over free cells."""
+    layout = Layout(parse_question("crosstab(a: A|B, b: X|Y); histogram(a) importance 16; count"))
+    deviations = 3.0 * layout.entry_units(RADIUS)
+    fit = Consistency(layout, deviations)
+    cells = np.eye(9)
+    design = np.vstack([cells, cells.reshape(3, 3, 9).sum(axis=1), np.ones((1, 9))])
+    assert layout.dimension == len(design)
+    weights = np.diag(deviations**-2)
+    covariance = design @ np.linalg.inv(design.T @ weights @ design) @ design.T
+    values = np.random.default_rng(0).normal(10, 30, len(design))
+    assert fit.reconciled(values) == pytest.approx(covariance @ weights @ values)
+    assert fit.deviations == pytest.approx(np.sqrt(np.diag(covariance)))
+    assert (fit.deviations < deviations).all()
+
+
+def test_non_negative_counts_are_the_nearest_ones():
+    """No feasible point found by a general optimiser is nearer."""
+    from scipy.optimize import nnls
+
+    layout = Layout(parse_question("crosstab(a: A|B, b: X|Y); histogram(a); count"))
+    deviations = 3.0 * layout.entry_units(RADIUS)
+    fit = Consistency(layout, deviations)
+    cells = np.eye(9)
+    design = np.vstack([cells, cells.reshape(3, 3, 9).sum(axis=1), np.ones((1, 9))])
+    for seed in range(10):
+        values = np.random.default_rng(seed).normal(0, 20, len(design))
+        best = design @ nnls(design / deviations[:, None], values / deviations)[0]
+        assert fit.non_negative(fit.reconciled(values)) == pytest.approx(best, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "interval"),
+    [
+        ((50.0, 1.0, 100.0, 0.0), (0.5 - 0.0196, 0.5 + 0.0196)),
+        ((0.0, 1.0, 0.1, 1.0), (-1.0, 1.0)),  # the denominator may be anything
+        ((500.0, 1.0, 100.0, 1.0), (1.0, 1.0)),  # beyond what is possible
+        ((-5.0, 0.5, 0.5, 1.0), (-1.0, 1.0)),
+    ],
+)
+def test_ratios(numbers, interval):
+    assert ratio_set(*numbers, z=1.96, limit=1.0) == pytest.approx(interval, abs=1e-9)
+
+
+def test_a_quantile_without_noise_is_its_bin():
+    counts = OrderedCounts(np.array([10.0, 0.0, 20.0, 10.0]), np.array([0.0, 1.0, 2.0, 3.0, 4.0]), 1e-9)
+    median = counts.quantile(0.5, 0.05)
+    assert (median.low, median.value, median.high) == pytest.approx((2.0, 2.5, 3.0))
+    assert counts.quantile(0.2, 0.05).value == pytest.approx(0.8)
+
+
+def test_answers_about_nobody_are_possible():
+    layout = Layout(
+        parse_question("count; mean(x, 0..10); variance(x); quantiles(x, 0..10 by 1; 0.5); sum(y, -1..5)")
+    )
+    answers = Estimator(layout, Precision(2.0)).answers(np.zeros(layout.dimension))
+    for answer in answers:
+        for _, estimate in answer.rows():
+            assert math.isfinite(estimate.value + estimate.standard_error)
+            assert estimate.low <= estimate.value <= estimate.high
+    assert (answers[1].estimates.low, answers[1].estimates.high) == (0.0, 10.0)
+    assert answers[2].estimates.high == 25.0
+    assert (answers[3].estimates["0.5"].low, answers[3].estimates["0.5"].high) == (0.0, 10.0)
+
+
+def test_the_error_is_known_before_any_data_is_read():
+    text = "count; sum(age, 0..110); mean(age); variance(age); histogram(sex: F|M); "
+    layout = Layout(parse_question(text + "quantiles(age, 0..110 by 10; 0.5)"))
+    estimator = Estimator(layout, Precision(3.0), radius=RADIUS)
+    accumulator = Accumulator(layout, RADIUS)
+    accumulator.add(population())
+    answers = estimator.answers(accumulator.total() / RADIUS)
+    expected = expected_errors(estimator, layout, 4_000)
+    for answer, error in zip(answers[:2], expected[:2], strict=True):
+        assert error.standard_error == pytest.approx(answer.estimates.standard_error)
+    for answer, error in zip(answers[2:4], expected[2:4], strict=True):
+        assert answer.estimates.standard_error <= error.standard_error <= 8 * answer.estimates.standard_error
+    assert expected[4].standard_error == pytest.approx(answers[4].estimates["F"].standard_error)
+    assert [error.relative for error in expected[:2]] == pytest.approx(
+        [expected[0].standard_error / 4_000, expected[1].standard_error / 440_000]
+    )
+
+
+def test_the_least_epsilon_reaches_the_error_and_a_smaller_one_does_not():
+    layout = Layout(parse_question("count; mean(age, 0..110); histogram(sex: F|M)"))
+
+    def worst(epsilon):
+        estimator = Estimator(layout, Precision(4 / epsilon))
+        return max(error.relative for error in expected_errors(estimator, layout, 4_000))
+
+    epsilon = least_epsilon(layout, 0.002, 4_000, lambda epsilon: 4 / epsilon)
+    assert worst(epsilon) <= 0.002 < worst(0.999 * epsilon)
+    with pytest.raises(PrivacyUnattainable, match="relative_error = 1e-09"):
+        least_epsilon(layout, 1e-9, 4_000, lambda epsilon: 4 / epsilon)
+
+
+def test_json_and_table_show_the_same_numbers():
+    layout, estimator = tables()
+    answers = Answers(1.0, 1e-6, "record", estimator.answers(noisy(layout) + 50))
+    shown = json.loads(json.dumps(answers.to_json()))
+    assert shown["epsilon"] == 1.0
+    assert shown["unit"] == "record"
+    first, second = shown["answers"][:2]
+    assert first["query"] == "count"
+    assert first["low"] <= first["value"] <= first["high"]
+    assert set(second["value"]) == set(second["low"]) == {"A", "B", "other"}
+    assert set(second["standard_error"]["A"]) == {"X", "Y", "Z", "other"}
+    lines = answers.table().splitlines()
+    assert len(lines) == 1 + sum(len(list(answer.rows())) for answer in answers.answers)
+    assert f" {first['value']:.1f} " in lines[1]
+
+
+def test_what_cannot_be_answered_is_refused():
+    layout = Layout(parse_question("count"))
+    with pytest.raises(InvalidInput, match="shape"):
+        Estimator(layout, Precision(1.0)).answers(np.zeros(3))
+    with pytest.raises(InvalidInput, match="failure"):
+        Precision(1.0, failure=0.5)
+    with pytest.raises(InvalidInput, match="standard_deviation"):
+        Precision(0.0)
+    with pytest.raises(InvalidInput, match="radius"):
+        layout.amplitudes(1 << 60)

@@ -1,0 +1,167 @@
+"""A party's file: streamed, read record by record; whatever is wrong with it stays with the party."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import skelmix.statistics.files as files
+from skelmix.datasets.hospitals import hospitals
+from skelmix.statistics import Layout, Owners, parse_question, party_sum
+
+RADIUS = 1 << 34
+QUESTION = parse_question("count; mean(age, 0..110); histogram(sex: F|M); crosstab(sex, diagnosis: A|B|C)")
+LAYOUT = Layout(QUESTION)
+HEADER = "patient,age,sex,diagnosis\n"
+
+
+def write(path, *lines):
+    path.write_text(HEADER + "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path):
+    lines = ["p1,30,F,A", "p2,,M,B", '"p3",200,"M",C']
+    path = write(tmp_path / "plain.csv", *lines)
+    marked = tmp_path / "windows.csv"
+    marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n").rstrip())
+    one, two = (party_sum(file, LAYOUT, RADIUS) for file in (path, marked))
+    assert one.private_notes == two.private_notes == ()
+    assert (one.vector == two.vector).all()
+    assert one.vector.any()
+
+
+def test_csv_and_parquet_give_the_same_vector(tmp_path):
+    (path,) = hospitals(tmp_path, count=1, records=500)
+    table = pa.csv.read_csv(path)
+    pa.parquet.write_table(table, tmp_path / "same.parquet", row_group_size=64)
+    one, two = (party_sum(file, LAYOUT, RADIUS) for file in (path, tmp_path / "same.parquet"))
+    assert one.private_notes == two.private_notes == ()
+    assert one.vector.any()
+    assert (one.vector == two.vector).all()
+
+
+def test_the_size_of_batches_does_not_matter(tmp_path, monkeypatch):
+    (path,) = hospitals(tmp_path, count=1, records=500)
+    pa.parquet.write_table(pa.csv.read_csv(path), tmp_path / "same.parquet")
+    before = party_sum(tmp_path / "same.parquet", LAYOUT, RADIUS).vector
+    monkeypatch.setattr(files, "BATCH", 7)
+    assert (party_sum(tmp_path / "same.parquet", LAYOUT, RADIUS).vector == before).all()
+
+
+BAD = [
+    "p9,old,F,A",  # text where a number is needed
+    "p9,12,F",  # a cell too few
+    "p9,12,F,A,B",  # a cell too many
+    'p9,12,"F,A',  # a quote that is not closed
+    'p9,12,F"x,"A',
+    'p9,12,"F"x,A',
+    f"p9,12,{'F' * (1 << 20)},A",
+    f"p9,12,{'F' * (9 << 20)},A",
+    "p9,12\rF,A",
+]
+FINE = [
+    'p9,12,"F",A',
+    'p9,12,"F,""x""",A',
+    "p9,1e999,F,A",
+    f"p9,{'9' * 400},F,A",
+    "p9,-1e-999,F,A",
+    "p9,nan,\xe4,A",
+]
+
+
+@pytest.mark.parametrize("line", BAD + FINE, ids=lambda line: line[:20])
+def test_a_bad_record_changes_nothing_about_the_others(tmp_path, line):
+    """Neighbours differ by one record: by its own vector, never by the whole file."""
+    good = ["p1,30,F,A", "p2,,M,B", "p3,200,M,C"]
+    without = party_sum(write(tmp_path / "without.csv", *good), LAYOUT, RADIUS)
+    path = write(tmp_path / "with.csv", good[0], "", line, *good[1:])
+    added = party_sum(path, LAYOUT, RADIUS)
+    difference = added.vector - without.vector
+    assert sum(int(value) ** 2 for value in difference) <= RADIUS**2
+    assert difference.any() == (line in FINE or line == BAD[0])
+    assert without.private_notes == ()
+    expected = [] if line in FINE else [f"{path}, line 4: "]
+    assert [note[: len(str(path)) + 10] for note in added.private_notes] == expected
+
+
+def test_bytes_that_are_not_utf8_concern_their_record_only(tmp_path):
+    path = tmp_path / "latin.csv"
+    path.write_bytes(HEADER.encode() + b"p1,30,F,A\np2,\xff,\xe4,B\np3,20,M,A\n")
+    found = party_sum(path, LAYOUT, RADIUS)
+    units = LAYOUT.entry_units(RADIUS)
+    answers = found.vector / RADIUS * units
+    assert answers[LAYOUT.places(QUESTION.queries[0])[0]] == pytest.approx([3])
+    assert answers[LAYOUT.places(QUESTION.queries[2])[0]] == pytest.approx([1, 1, 1])
+    assert "line 3: age" in found.private_notes[0]
+
+
+def test_many_bad_lines_are_listed_in_part(tmp_path):
+    path = write(tmp_path / "bad.csv", *["p1,what,F,A"] * 30)
+    notes = party_sum(path, LAYOUT, RADIUS).private_notes
+    assert len(notes) == 11
+    assert notes[0].endswith("line 2: age = 'what' is not a number; it counts as missing")
+    assert notes[-1].endswith("and 20 more lines")
+
+
+def test_text_numbers_in_parquet_are_reported_by_record(tmp_path):
+    table = pa.table({"age": ["30", "old", "20"], "sex": ["F"] * 3, "diagnosis": ["A"] * 3})
+    pa.parquet.write_table(table, tmp_path / "text.parquet")
+    (note,) = party_sum(tmp_path / "text.parquet", LAYOUT, RADIUS).private_notes
+    assert "record 2: age is not a number" in note
+
+
+def broken(directory):
+    (directory / "empty.csv").write_text("")
+    (directory / "text.parquet").write_text("this is no table")
+    (directory / "binary.csv").write_bytes(bytes(range(256)) * 4)
+    (directory / "no-column.csv").write_text("age,sex\n3,F\n")
+    (directory / "twice.csv").write_text("age,age,sex,diagnosis\n3,4,F,A\n")
+    (directory / "table.xlsx").write_text("")
+    pa.parquet.write_table(
+        pa.table({"age": [[1]], "sex": ["F"], "diagnosis": ["A"]}), directory / "nested.parquet"
+    )
+    good = pa.table({"age": np.arange(5000) % 90, "sex": ["F"] * 5000, "diagnosis": ["A"] * 5000})
+    pa.parquet.write_table(good, directory / "whole.parquet", row_group_size=100, compression="none")
+    content = (directory / "whole.parquet").read_bytes()
+    (directory / "cut.parquet").write_bytes(content[: len(content) // 2])
+    damaged = bytearray(content)
+    damaged[len(damaged) // 3 : len(damaged) // 3 + 60] = bytes(60)
+    (directory / "damaged.parquet").write_bytes(damaged)
+    (directory / "folder.csv").mkdir()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "absent.csv", "empty.csv", "text.parquet", "binary.csv", "no-column.csv", "twice.csv", "table.xlsx",
+        "nested.parquet", "cut.parquet", "folder.csv",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("owners", [None, Owners("patient", 3)])
+def test_a_bad_file_gives_the_vector_of_an_empty_party_and_says_why_inside(tmp_path, name, owners):
+    broken(tmp_path)
+    found = party_sum(tmp_path / name, LAYOUT, RADIUS, owners)
+    nobody = party_sum(write(tmp_path / "nobody.csv"), LAYOUT, RADIUS, owners)
+    assert nobody.private_notes == ()
+    assert found.vector.dtype == nobody.vector.dtype
+    assert found.vector.tolist() == nobody.vector.tolist() == [0] * LAYOUT.dimension
+    (note,) = found.private_notes
+    assert name in note
+    assert "counts as empty" in note
+    assert "private" not in repr(found)
+
+
+def test_damaged_pages_never_raise(tmp_path):
+    broken(tmp_path)
+    assert party_sum(tmp_path / "damaged.parquet", LAYOUT, RADIUS).vector.shape == (LAYOUT.dimension,)
+
+
+def test_a_count_alone_needs_no_column(tmp_path):
+    layout = Layout(parse_question("count"))
+    pa.parquet.write_table(pa.table({"a": np.arange(1000)}), tmp_path / "a.parquet", row_group_size=300)
+    path = write(tmp_path / "b.csv", "p1,30,F,A", "p2,1,M,B")
+    for file, count in ((tmp_path / "a.parquet", 1000), (path, 2)):
+        found = party_sum(file, layout, RADIUS).vector
+        assert found / RADIUS * layout.entry_units(RADIUS) == pytest.approx([count])
