@@ -157,7 +157,7 @@ def test_a_policy_that_believes_every_population_is_caught(monkeypatch):
 
     def honoured(population, epsilon, delta):
         plan = sk.plan(
-            sk.PrivacyTarget(epsilon, delta), dimension=16, bits=20, scale=20.0, mechanism="skellam",
+            sk.PrivacyTarget(epsilon, delta), dimension=16, bits=20, scale=100.0, mechanism="skellam",
             bound="paper", cohort=sk.Cohort(60, population),
         )  # fmt: skip
         try:
