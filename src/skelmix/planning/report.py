@@ -100,6 +100,8 @@ class PrivacyReport:
                 "secret from those whom ε is claimed against, and dropouts do not depend on who was sampled. "
                 "The aggregator knows who took part: see its own ε."
             )
+        if BOUNDS[self.bound].assumed and self.sampling == "poisson" and self.sampling_probability < 1:
+            assumptions.append(f"Assumed of the arithmetic, not proved: {BOUNDS[self.bound].assumed}.")
         if self.modelled:
             assumptions.append(
                 f"A MODEL, NOT PROVED: {self.modelled} (docs: guarantee, where amplification is a model)."
