@@ -52,9 +52,10 @@ print(plan)
 # %% Training
 def told(trainer: Trainer, record: dict) -> None:
     if "accuracy" in record:
+        notes = record["diagnostics"]  # not private: for data that are public, as here
         print(
             f"round {record['round']:>4}: accuracy {record['accuracy']:.4f}, "
-            f"{record.get('wrapped_fraction', 0):.2%} of coordinates wrapped, {record['seconds']:.2f} s"
+            f"{notes.get('wrapped_fraction', 0):.2%} of coordinates wrapped, {notes['seconds']:.2f} s"
         )
 
 
@@ -67,6 +68,7 @@ trainer = Trainer(
     evaluate=Accuracy(images),
     evaluate_every=max(1, chosen.rounds // 6),
     callbacks=[told],
+    diagnostics=True,
 )
 result = trainer.run()
 

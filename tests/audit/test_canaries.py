@@ -77,7 +77,6 @@ def train_with_canaries(plan):
         clients,
         plan,
         torch.optim.SGD(model.parameters(), lr=1.0),
-        measure=False,
     )
     trainer.run()
     scores = model.weight.detach().numpy()[0].astype(np.float64)

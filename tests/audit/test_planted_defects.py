@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+import skelmix as sk
 from helpers.audit import canary_plan
 from helpers.profiles import convolved_profiles, gaussian_profile
 from skelmix.audit.canaries import audit_training
@@ -19,7 +20,9 @@ from skelmix.audit.repeats import agreement_p_value
 from skelmix.encoding.fused import encode_rows
 from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.wrapping import wrap
-from skelmix.errors import RoundFailed
+from skelmix.errors import PolicyViolation, RoundFailed
+from skelmix.flower import plan_limits
+from skelmix.flower.policy import ClientPolicy
 from skelmix.mechanisms import FlatClip, L2Clip, SkellamMixture, mixture
 from skelmix.mechanisms.clips import Clipped
 from skelmix.mechanisms.mechanism import IntegerMechanism
@@ -140,6 +143,50 @@ def test_a_lost_share_cannot_be_opened():
     vectors = np.ones((3, 4), np.uint8)
     with pytest.raises(RoundFailed):
         secure_sum(vectors, modulus=256, threshold=3, dropouts={"masked": [1]})
+
+
+def _only_the_amplified_epsilon(policy, plan):
+    if plan.report.epsilon > policy.max_epsilon or plan.report.delta > policy.max_delta:
+        yield "too dear"
+
+
+def test_a_policy_that_believes_every_population_is_caught(monkeypatch):
+    """60 of ten million are (0, δ)-private with next to no noise. A node that knows whose round it is must
+    not see more than the policy's ε of one round in it."""
+    policy = ClientPolicy(max_epsilon_round=5.0, max_epsilon_aggregator=5.0)
+
+    def honoured(population, epsilon, delta):
+        plan = sk.plan(
+            sk.PrivacyTarget(epsilon, delta), dimension=16, bits=20, scale=100.0, mechanism="skellam",
+            bound="paper", cohort=sk.Cohort(60, population),
+        )  # fmt: skip
+        try:
+            policy.check_plan(plan)
+        except PolicyViolation:
+            return "refused"
+        limit = policy.max_epsilon_round
+        return audit_release(plan.mechanism, delta=delta, claimed=limit, trials=30_000).holds
+
+    assert honoured(600, 1.0, 1e-3) is True
+    assert honoured(10_000_000, 1.0, 1e-3) == "refused"
+    monkeypatch.setattr(plan_limits, "_reasons", _only_the_amplified_epsilon)
+    assert honoured(10_000_000, 1.0, 1e-3) is False
+
+
+def test_a_node_that_refuses_by_its_data_is_caught(monkeypatch):
+    """The server sends a weight of 3e38: training overflows where a private bit is set. It guesses the bits
+    by who refuses."""
+    from helpers.server_view import Node, let_failures_through, one_bit_of_each_record
+
+    plan = sk.plan(
+        sk.PrivacyTarget(8.0, 1e-5), dimension=6, bits=20, scale=2000.0, mechanism="skellam", bound="paper",
+        rounds=3, cohort=sk.Cohort(4, 4, dropout_tolerance=0.5, sampling="none"),
+    )  # fmt: skip
+    node = Node(plan, {"w": np.ones(6, np.float32)})
+    guessed, ones = one_bit_of_each_record(node)
+    assert guessed == 1 - ones, "nobody refuses, so every guess is 0"
+    let_failures_through(monkeypatch)
+    assert one_bit_of_each_record(node)[0] == 1.0
 
 
 class Stuck(ReproducibleEntropy):

@@ -140,7 +140,6 @@ def test_run_directories_hold_neither_vectors_nor_noise_nor_who_took_part(tmp_pa
         canary_plan(),
         torch.optim.SGD(model.parameters(), lr=1.0),
         run_directory=tmp_path,
-        measure=False,
     )
     for _ in range(3):
         trainer.step()

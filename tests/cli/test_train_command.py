@@ -38,20 +38,19 @@ def test_a_run_prints_one_object_and_can_be_told_from_a_private_one(images, tmp_
 
 
 def test_a_run_of_several_seeds_through_the_protocol_with_a_baseline_can_be_resumed(images, tmp_path):
-    more = ("--seeds", "1,2", "--baseline", "dpsgd-rdp", "--secure", "protocol", "--no-diagnostics")
+    more = ("--seeds", "1,2", "--baseline", "dpsgd-rdp", "--secure", "protocol")
     done = skelmix(*words(images, "--cohort", 40, "--directory", "all", *more), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     made = sorted(path.name for path in (tmp_path / "all").iterdir())
     assert made == ["gaussian-seed1", "gaussian-seed2", "smm-seed1", "smm-seed2"]
     lines = (tmp_path / "all" / "smm-seed2" / "metrics.csv").read_text().splitlines()
-    assert lines[0].startswith("round,private,opened,sampled,survivors")
-    assert all(
-        line.split(",")[:5] == [f"{n}", "False", "True", "", ""] for n, line in enumerate(lines[1:], 1)
-    )
+    assert lines[0] == "round,private,opened,accuracy,epsilon"
+    assert all(line.split(",")[:3] == [f"{n}", "False", "True"] for n, line in enumerate(lines[1:], 1))
+    assert not list((tmp_path / "all").rglob("diagnostics*"))
     first = json.loads(done.stdout)["runs"][1]
     again = skelmix("train", "--resume", "all/smm-seed2", "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    same = ("accuracy", "epsilon", "rounds", "private", "unprotected")
+    same = ("accuracy", "epsilon", "rounds", "private", "diagnostics")
     assert [json.loads(again.stdout)[name] for name in same] == [first[name] for name in same]
 
 

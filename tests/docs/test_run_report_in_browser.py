@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [
                 "train", "--dataset", str(data), "--rounds", "4", "--cohort", "30", "--epsilon", "8",
                 "--delta", "1e-3", "--bits", "10", "--bound", "gdp", "--evaluate-every", "1",
-                "--directory", str(place), "--json",
+                "--directory", str(place), "--diagnostics", "--json",
             ]
         )  # fmt: skip
     assert ended.value.code == 0

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 import skelmix as sk
 from helpers.idx_files import two_kinds_of_images
 from skelmix.errors import InvalidInput
-from skelmix.federated import runs
+from skelmix.federated import checkpoint, runs
 from skelmix.federated.clients import Clients
 from skelmix.federated.recipes import build_model, try_out
 from skelmix.federated.report import Spent
@@ -63,6 +63,35 @@ def test_a_run_leaves_a_report_that_needs_no_network_and_says_whether_it_was_pri
     for text in (page, claimed["statement"]):
         assert ("NOT PRIVATE" in text) == (seed is not None)
     assert summary["private"] == claimed["private"] == result.private == (seed is None)
+
+
+def test_a_private_run_leaves_no_diagnostics_behind(images, tmp_path):
+    """Whoever takes the directory gets what the models show: no norm, no clipped fraction, no cohort size."""
+    prepared = runs.Prepared(runs.RunSettings(dataset=images, evaluate_every=2))
+    result, summary = finished(prepared, tmp_path)
+    assert {name for record in result.history for name in record} == {"round", "opened", "accuracy"}
+    assert summary["diagnostics"] == []
+    stored = checkpoint.load(tmp_path / "checkpoint.pt")
+    assert {name for record in stored.history for name in record} <= {"round", "opened", "accuracy"}
+    assert not list(tmp_path.glob("diagnostics*"))
+    assert "private,opened,accuracy,epsilon" in (tmp_path / "metrics.csv").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "clipped" not in page.split("<body>")[1]
+
+
+def test_diagnostics_that_were_asked_for_say_that_they_are_not_private(images, tmp_path):
+    prepared = runs.Prepared(runs.RunSettings(dataset=images, evaluate_every=2, diagnostics=True))
+    result, _ = finished(prepared, tmp_path)
+    assert all(record["diagnostics"]["private"] is False for record in result.history)
+    with (tmp_path / "diagnostics-not-private.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["private"] for row in rows] == ["False"] * 6
+    assert all(float(row["rms_norm"]) > 0 for row in rows)
+    page = (tmp_path / "report.html").read_text()
+    assert "Fraction of vectors clipped (not private)" in page
+    assert "The guarantee does not cover them" in page
+    header = (tmp_path / "metrics.csv").read_text().splitlines()[0]
+    assert header == "round,private,opened,accuracy,epsilon"
 
 
 def test_a_finished_run_is_rebuilt_from_its_directory(images, tmp_path):

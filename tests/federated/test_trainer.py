@@ -83,8 +83,8 @@ def test_training_learns_and_says_what_it_spent(mechanism):
 
 def test_measured_error_is_the_predicted_one():
     plan = small_plan("skellam", rounds=30)
-    result = make(plan, evaluate_every=1).run()
-    measured = np.mean([record["mse"] for record in result.history])
+    result = make(plan, evaluate_every=1, diagnostics=True).run()
+    measured = np.mean([record["diagnostics"]["mse"] for record in result.history])
     assert measured == pytest.approx(plan.predicted.mse, rel=0.05)
 
 
@@ -125,12 +125,14 @@ def test_rounds_with_too_few_survivors_change_nothing_and_are_charged():
 @pytest.mark.parametrize("secure", ["ideal", "protocol"])
 def test_tolerated_dropouts_leave_the_noise_that_was_accounted_for(secure):
     plan = small_plan(rounds=4, dropout_tolerance=0.6)
-    result = make(plan, dropout_rate=0.3, secure=secure, evaluate_every=1).run()
+    result = make(plan, dropout_rate=0.3, secure=secure, evaluate_every=1, diagnostics=True).run()
     opened = [record for record in result.history if record["opened"]]
     assert opened
     for record in opened:
         least = plan.mechanism.noise_variance(plan.mechanism.shares) / plan.mechanism.scale**2
-        assert record["mse"] > 0.85 * least  # 1,666 coordinates: a relative deviation of 3.5 % a round
+        assert (
+            record["diagnostics"]["mse"] > 0.85 * least
+        )  # 1,666 coordinates: a relative deviation of 3.5 % a round
 
 
 def test_an_empty_cohort_is_a_charged_round_without_a_step(monkeypatch):
@@ -159,7 +161,7 @@ def test_schedules_and_callbacks_run_every_round():
 
 
 def test_measure_false_keeps_nothing_about_the_data():
-    history = make(measure=False, evaluate=accuracy, evaluate_every=1).run().history
+    history = make(evaluate=accuracy, evaluate_every=1).run().history
     assert set().union(*history) == {"round", "opened", "accuracy"}
 
 
@@ -309,11 +311,11 @@ def test_a_broken_vector_counts_as_zero_and_does_not_show(secure):
     inputs[7] = math.nan
     sick = Clients(inputs, targets)
     everyone = small_plan(expected=POPULATION, sampling="none", rounds=2, bits=16)
-    trainer = make(everyone, people=sick, secure=secure)
+    trainer = make(everyone, people=sick, secure=secure, diagnostics=True)
     result = trainer.run()
-    assert all(record["opened"] and record["broken"] == 1 for record in result.history)
+    assert all(record["opened"] and record["diagnostics"]["broken"] == 1 for record in result.history)
     assert weights(trainer.model).isfinite().all()
-    hidden = make(everyone, people=sick, secure=secure, measure=False).run()
+    hidden = make(everyone, people=sick, secure=secure).run()
     assert all(record.keys() == {"round", "opened"} for record in hidden.history)
 
 

@@ -1,6 +1,5 @@
 """ε against the aggregator: random participations, a coin, a cap, and a target for it."""
 
-
 import math
 
 import pytest

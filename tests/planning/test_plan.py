@@ -397,3 +397,11 @@ def test_plans_warn_of_much_error_and_of_a_large_delta():
     assert many.warnings == ()
     loose = sk.plan(sk.PrivacyTarget(1.0, 0.002), dimension=12, bits=16, cohort=everyone)
     assert any("well below one over" in warning for warning in loose.warnings)
+
+
+def test_a_report_says_what_its_arithmetic_assumes():
+    target, setting = sk.PrivacyTarget(3.0, 1e-5), dict(dimension=16, bits=20, rounds=4, scale=64.0)
+    sampled = sk.Cohort(60, 600)
+    assert "right to 2^-50" in str(sk.plan(target, cohort=sampled, bound="gdp", **setting).report)
+    for bound, cohort in (("rdp", sampled), ("gdp", sk.Cohort(60, 60, sampling="none"))):
+        assert "arithmetic" not in str(sk.plan(target, cohort=cohort, bound=bound, **setting).report)

@@ -22,7 +22,7 @@ def plan_for(n, d=16, **cohort):
 def test_the_estimate_is_the_sum_within_its_noise(secure, make):
     x = np.random.default_rng(1).random((12, 16)) / 8
     plan = plan_for(12)
-    result = sk.private_sum(make(x), plan, secure, measure=True)
+    result = sk.private_sum(make(x), plan, secure, diagnostics=True)
     assert result.participants == 12
     assert np.abs(result.estimate - x.sum(axis=0)).max() < 7 * plan.predicted.mse**0.5
     assert result.true_mse == pytest.approx(np.mean((result.estimate - x.sum(axis=0)) ** 2))

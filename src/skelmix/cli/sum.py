@@ -112,7 +112,7 @@ def register(app: typer.Typer) -> None:
         with progress() as bar:
             task = bar.add_task("participants", total=participants, note="")
             result = private_sum(
-                _ticking(data, lambda: bar.advance(task)), chosen, secure=secure, measure=input is None
+                _ticking(data, lambda: bar.advance(task)), chosen, secure=secure, diagnostics=input is None
             )
         seconds = time.perf_counter() - start
         estimate = result.estimate / participants if mean else result.estimate

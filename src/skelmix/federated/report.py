@@ -1,4 +1,5 @@
-"""What a run leaves behind for people: metrics.csv, privacy.json and a self-contained report.html."""
+"""What a run leaves behind for people: metrics.csv, privacy.json and a self-contained report.html; and
+diagnostics.csv, where diagnostics were asked for."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from skelmix.federated.trainer import Record, RunResult, Trainer
     from skelmix.planning import Plan
 
-COLUMNS = (
-    "round", "private", "opened", "sampled", "survivors", "accuracy", "epsilon", "rms_norm",
-    "clipped_fraction", "wrapped_fraction", "mse", "seconds", "broken",
+DIAGNOSTICS = "diagnostics-not-private"
+COLUMNS = ("round", "private", "opened", "accuracy", "epsilon")
+DIAGNOSTIC_COLUMNS = (
+    "round", "private", "sampled", "survivors", "rms_norm", "clipped_fraction", "wrapped_fraction", "mse",
+    "seconds", "broken",
 )  # fmt: skip
 UNPROTECTED = (
     "Cohort sizes, times, norms, clipping, wrapping and measured error are diagnostics of this simulation, "
     "computed from the sample and the participants' data without noise. The guarantee does not cover them: "
-    "do not publish them for real data, or train with --no-diagnostics."
+    "they were asked for with --diagnostics; do not keep or publish them for real data."
 )
 NOT_PRIVATE = "NOT PRIVATE: this run used a seed. Whoever knows the seed can subtract all the noise."
 
@@ -73,13 +76,26 @@ def statement(plan: Plan, result: RunResult) -> str:
 
 
 def metrics_csv(history: Sequence[Record], spent: Spent, private: bool, *, header: bool = True) -> str:
-    """One line a round; cells that were not measured are empty."""
+    """One line per round, of what the guarantee covers; cells that were not measured are empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     if header:
         writer.writeheader()
     for record in history:
         writer.writerow(record | {"epsilon": spent.after(record["round"]), "private": private})
+    return text.getvalue()
+
+
+def diagnostics_csv(history: Sequence[Record]) -> str:
+    """One line per round with diagnostics, each marked as not private; empty where there are none."""
+    rows = [
+        {"round": record["round"]} | record["diagnostics"] for record in history if "diagnostics" in record
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, DIAGNOSTIC_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    if rows:
+        writer.writeheader()
+        writer.writerows(rows)
     return text.getvalue()
 
 
@@ -109,6 +125,8 @@ def write(directory: Path, plan: Plan, result: RunResult, config: dict[str, Any]
     report."""
     content = metrics_csv(result.history, spent, result.private)
     write_atomically(directory / "metrics.csv", content.encode())
+    if notes := diagnostics_csv(result.history):
+        write_atomically(directory / f"{DIAGNOSTICS}.csv", notes.encode())
     claimed = result.report.to_dict() | {"private": result.private, "statement": statement(plan, result)}
     write_atomically(directory / "privacy.json", json.dumps(claimed, indent=1).encode())
     path = directory / "report.html"
@@ -133,7 +151,7 @@ def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) ->
     rows += [(str(key), str(value)) for key, value in config.items()]
     table = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
     banner = "" if result.private else "<p class='warn'>NOT PRIVATE: made with a seed.</p>"
-    unprotected = UNPROTECTED if config.get("diagnostics", True) else ""
+    unprotected = UNPROTECTED if any("diagnostics" in record for record in result.history) else ""
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>skelmix training run</title>
     <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
     th{{text-align:left;padding-right:2rem;font-weight:500}}pre{{background:#f4f4f4;padding:1rem;white-space:pre-wrap}}
@@ -144,34 +162,53 @@ def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) ->
 
 
 def _errors(plan: Plan, result: RunResult) -> list[tuple[str, float]]:
-    measured = [record["mse"] for record in result.history if "mse" in record]
+    notes = [record.get("diagnostics", {}) for record in result.history]
+    measured = [note["mse"] for note in notes if "mse" in note]
     rows = [("predicted error a coordinate of the sum", plan.predicted.mse)]
     if measured:
-        rows.append(("measured error, mean over evaluated rounds", sum(measured) / len(measured)))
+        rows.append(
+            ("measured error, mean over evaluated rounds (not private)", sum(measured) / len(measured))
+        )
     return rows
 
 
 def _figures(plan: Plan, history: list[Record], spent: Spent) -> str:
-    def series(key: str) -> tuple[list[int], list[float]]:
-        chosen = [record for record in history if key in record]
-        return [record["round"] for record in chosen], [record[key] for record in chosen]
-
+    evaluated = [record for record in history if "accuracy" in record]
     rounds = [record["round"] for record in history]
+    accuracy = [record["round"] for record in evaluated], [record["accuracy"] for record in evaluated]
     panels = [
-        ("Test accuracy", [("accuracy", *series("accuracy"))]),
+        ("Test accuracy", [("accuracy", *accuracy)]),
         ("ε spent (upper bound)", [("ε", rounds, [spent.after(count) for count in rounds])]),
+    ]
+    if any("diagnostics" in record for record in history):
+        panels += _diagnostic_panels(plan, history)
+    return "\n".join(_panel(f"figure{place}", title, lines) for place, (title, lines) in enumerate(panels))
+
+
+Lines = list[tuple[str, list[int], list[float]]]
+
+
+def _diagnostic_panels(plan: Plan, history: list[Record]) -> list[tuple[str, Lines]]:
+    notes = [{"round": record["round"]} | record.get("diagnostics", {}) for record in history]
+
+    def series(key: str) -> tuple[list[int], list[float]]:
+        chosen = [note for note in notes if key in note]
+        return [note["round"] for note in chosen], [note[key] for note in chosen]
+
+    rounds = [note["round"] for note in notes]
+    panels: list[tuple[str, Lines]] = [
         ("Norm of participants' vectors, root mean square", [("norm", *series("rms_norm"))]),
         ("Fraction of vectors clipped", [("clipped", *series("clipped_fraction"))]),
         ("Fraction of coordinates wrapped", [("wrapped", *series("wrapped_fraction"))]),
         (
-            "Error of the sum, a coordinate",
+            "Error of the sum, per coordinate",
             [("measured", *series("mse")), ("predicted", rounds, [plan.predicted.mse] * len(rounds))],
         ),
     ]
-    return "\n".join(_panel(f"figure{place}", title, lines) for place, (title, lines) in enumerate(panels))
+    return [(f"{title} (not private)", lines) for title, lines in panels]
 
 
-def _panel(name: str, title: str, lines: list[tuple[str, list[int], list[float]]]) -> str:
+def _panel(name: str, title: str, lines: Lines) -> str:
     data = [{"x": x, "y": y, "name": label, "mode": "lines"} for label, x, y in lines]
     layout = {
         "title": {"text": title},

@@ -38,7 +38,8 @@ class RunSettings:
 
     records: records a participant holds. skew: concentration of a Dirichlet label skew, None for shuffled
     records. ids: a file that says whose each training record is, instead of both. local_steps: gradient
-    steps a participant takes itself; 1 sends its gradient. diagnostics: keep the unprotected measurements.
+    steps a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in files
+    that say so.
     """
 
     dataset: str = "mnist"
@@ -55,7 +56,7 @@ class RunSettings:
     evaluate_every: int = 50
     checkpoint_every: int = 20
     ids: str | None = None
-    diagnostics: bool = True
+    diagnostics: bool = False
 
     def partition(self, images: Images) -> Partition | None:
         count = len(images.train_labels)
@@ -99,7 +100,7 @@ class Prepared:
             "secure": chosen.secure,
             "dropout_rate": chosen.dropout_rate,
             "checkpoint_every": chosen.checkpoint_every,
-            "measure": chosen.diagnostics,
+            "diagnostics": chosen.diagnostics,
             "local": None if chosen.local_steps == 1 else LocalSteps(chosen.local_steps, chosen.local_lr),
             "entropy": None if chosen.seed is None else ReproducibleEntropy(chosen.seed),
         }
@@ -158,7 +159,7 @@ def finish(
         "mechanism": trainer.plan.mechanism.name,
         "bound": result.report.bound,
         "seed": settings.seed,
-        "unprotected": [name for name in ("wrapped_fraction",) if result.wrapped_fraction is not None],
+        "diagnostics": [name for name in ("wrapped_fraction",) if result.wrapped_fraction is not None],
     } | _both_accountings(trainer.plan, result)
 
 
@@ -200,10 +201,13 @@ def tensorboard(directory: Path, trainer: Trainer, spent: report.Spent) -> Callb
     """A callback that writes every number of a record for TensorBoard, when it is installed."""
     writer = summary_writer()(str(directory / "tensorboard"))
     mark = "" if trainer.private else report.NOT_PRIVATE + " "
-    writer.add_text("privacy", mark + report.UNPROTECTED)
+    writer.add_text("privacy", mark + (report.UNPROTECTED if trainer.diagnostics else ""))
 
     def callback(_: Trainer, record: dict[str, Any]) -> None:
-        for name, value in (record | {"epsilon": spent.after(record["round"])}).items():
+        notes = {
+            f"{report.DIAGNOSTICS}/{name}": value for name, value in record.get("diagnostics", {}).items()
+        }
+        for name, value in (record | notes | {"epsilon": spent.after(record["round"])}).items():
             if isinstance(value, float):
                 writer.add_scalar(name, value, record["round"])
         if trainer.ledger.remaining == 0:

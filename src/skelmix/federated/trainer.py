@@ -25,7 +25,7 @@ from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
-from skelmix.mechanisms import EncodeStats
+from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
 from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_sum
@@ -68,8 +68,9 @@ class Trainer:
     loss(outputs, targets): of one participant's records. evaluate(model) -> number, every `evaluate_every`
     rounds and at the end. A participant whose vector is NaN or infinite counts as zero, so that it does not
     show. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
-    each participant independently. measure: keep the unprotected diagnostics of a simulation (cohort sizes,
-    norms, clipping, wrapping; the error at evaluated rounds). run_directory: makes the run durable (ledger,
+    each participant independently. diagnostics: keep what no noise protects (cohort sizes, times, norms,
+    clipping, wrapping, broken vectors; the error at evaluated rounds), in each record under "diagnostics" and
+    marked there as not private: for made-up or public data. run_directory: makes the run durable (ledger,
     checkpoints, plan); without it nothing touches the disk. entropy: a `ReproducibleEntropy` makes the run
     repeatable and *not private*; the result says so.
 
@@ -101,7 +102,7 @@ class Trainer:
         dropout_rate: float = 0.0,
         evaluate: Callable[[nn.Module], float] | None = None,
         evaluate_every: int = 50,
-        measure: bool = True,
+        diagnostics: bool = False,
         callbacks: Sequence[Callback] = (),
         run_directory: Path | str | None = None,
         checkpoint_every: int = 20,
@@ -128,7 +129,7 @@ class Trainer:
             )
         self.model, self.clients, self.plan, self.optimizer = model, clients, plan, optimizer
         self.scheduler, self.secure, self.dropout_rate = scheduler, secure, dropout_rate
-        self.evaluate, self.evaluate_every, self.measure = evaluate, evaluate_every, measure
+        self.evaluate, self.evaluate_every, self.diagnostics = evaluate, evaluate_every, diagnostics
         self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
         self.seconds, self.history = Seconds(), list[Record]()
         self._times = list[float]()  # of rounds, in seconds
@@ -212,8 +213,8 @@ class Trainer:
         sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, entropy)
         here = sampled[poisson(len(sampled), 1 - Fraction(self.dropout_rate), entropy)]
         split.sample += perf_counter() - charged
-        if self.measure:
-            record |= {"sampled": len(sampled), "survivors": len(here)}
+        if self.diagnostics:
+            record["diagnostics"] = {"private": False, "sampled": len(sampled), "survivors": len(here)}
         last = round + 1 == self.plan.rounds
         looked_at = last or (round + 1) % self.evaluate_every == 0
         try:
@@ -225,8 +226,8 @@ class Trainer:
         del record["lost"]
         took = perf_counter() - start
         self._times.append(took)
-        if self.measure:
-            record["seconds"] = took
+        if self.diagnostics:
+            record["diagnostics"]["seconds"] = took
         if self.evaluate is not None and looked_at:
             begin = perf_counter()
             record["accuracy"] = float(self.evaluate(self.model))
@@ -264,8 +265,10 @@ class Trainer:
     ) -> None:
         mechanism = self.plan.mechanism
         mended = Mended(self.gradients.blocks(self.clients, here), mechanism)
-        watched = TrueSum(mechanism.clip_norm, mechanism.dimension) if self.measure and looked_at else None
-        stats = EncodeStats() if self.measure else None
+        watched = (
+            TrueSum(mechanism.clip_norm, mechanism.dimension) if self.diagnostics and looked_at else None
+        )
+        stats = EncodeStats() if self.diagnostics else None
         total = noisy_sum(
             self.plan,
             mended if watched is None else watched.watch(mended),
@@ -277,17 +280,12 @@ class Trainer:
             seconds=self.seconds,
             stats=stats,
         )
-        if mended.broken:
-            self._still_finite()
-            if self.measure:
-                record["broken"] = mended.broken
-        if stats is not None and stats.participants:
-            record["rms_norm"] = math.sqrt(stats.squared_norms / stats.participants) / mechanism.scale
-            record["clipped_fraction"] = stats.clipped_rows / stats.participants
-            record["wrapped_fraction"] = stats.wrapped_coordinates / mechanism.coordinates
+        if self.diagnostics:
+            record["diagnostics"] |= {"broken": mended.broken} | _encoding(stats, mechanism)
         if watched is not None:
-            record["mse"] = float(np.mean((total - watched.total) ** 2))
+            record["diagnostics"]["mse"] = float(np.mean((total - watched.total) ** 2))
         start = perf_counter()
+        self._still_finite()  # in every round: that it was looked at tells nothing
         set_gradients(self.model, total / self.plan.cohort.divisor)
         self.optimizer.step()
         if self.scheduler is not None:
@@ -366,7 +364,7 @@ class Trainer:
                 f"{directory}: the checkpoint is of another model or optimiser: {error}"
             ) from error
         self.history = list(state.history)
-        self._times = [record["seconds"] for record in self.history if "seconds" in record]
+        self._times = [record["diagnostics"]["seconds"] for record in self.history if "diagnostics" in record]
         self._note_lost()
 
     def _note_lost(self) -> None:
@@ -376,7 +374,11 @@ class Trainer:
 
     def _result(self, seconds: float) -> RunResult:
         accuracies = [record["accuracy"] for record in self.history if "accuracy" in record]
-        wrapped = [record["wrapped_fraction"] for record in self.history if "wrapped_fraction" in record]
+        wrapped = [
+            record["diagnostics"]["wrapped_fraction"]
+            for record in self.history
+            if "wrapped_fraction" in record.get("diagnostics", {})
+        ]
         return RunResult(
             accuracy=accuracies[-1] if accuracies else None,
             report=replace(self.plan.report, reproducible=not self.private, simulated=self.secure == "ideal"),
@@ -390,3 +392,14 @@ class Trainer:
             history=self.history,
             split=self.seconds,
         )
+
+
+def _encoding(stats: EncodeStats | None, mechanism: Mechanism) -> Record:
+    """What the encoder saw of the participants' vectors, without noise."""
+    if stats is None or not stats.participants:
+        return {}
+    return {
+        "rms_norm": math.sqrt(stats.squared_norms / stats.participants) / mechanism.scale,
+        "clipped_fraction": stats.clipped_rows / stats.participants,
+        "wrapped_fraction": stats.wrapped_coordinates / mechanism.padded_dimension,
+    }

@@ -36,11 +36,11 @@ def only_arrays(content: RecordDict, whose: str) -> tuple[str, ArrayRecord]:
     return records[0]
 
 
-def difference(after: ArrayRecord, before: ArrayRecord) -> NDArray[np.float32]:
-    """after - before as one float32 vector, arrays in the order of their names; (dimension,).
+def difference(after: ArrayRecord, before: ArrayRecord) -> NDArray[np.float64]:
+    """after - before as one float64 vector, arrays in the order of their names; (dimension,).
 
     Names, shapes and kinds of number must be the same in both, else `InvalidInput` is raised. NaN and
-    infinity pass through: the encoder refuses them.
+    infinity pass through.
     """
     new, old = _read(after), _read(before)
     if new.keys() != old.keys():
@@ -55,8 +55,8 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> NDArray[np.float32]:
                 f"and went as {new[name].dtype}{new[name].shape}"
             )
         if old[name].dtype.kind == "f":
-            parts.append((new[name].astype(np.float64) - old[name]).astype(np.float32).reshape(-1))
-    return np.concatenate(parts) if parts else np.empty(0, np.float32)
+            parts.append((new[name].astype(np.float64) - old[name].astype(np.float64)).reshape(-1))
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def moved(before: ArrayRecord, step: NDArray[Any]) -> ArrayRecord:
@@ -98,7 +98,10 @@ def recast(arrays: ArrayRecord, wanted: dict[str, str]) -> ArrayRecord:
 
 
 def _read(arrays: ArrayRecord) -> Arrays:
-    found = {name: array.numpy() for name, array in arrays.items()}
+    try:
+        found = {name: array.numpy() for name, array in arrays.items()}
+    except Exception as error:  # NumPy's reader fails in many ways on damaged bytes
+        raise InvalidInput(f"an array of the model cannot be read: {error}; send it whole") from error
     for name, array in found.items():
         if array.dtype.kind not in "fiub":
             raise InvalidInput(f"array {name!r} has dtype {array.dtype}: only real numbers can be summed")

@@ -3,7 +3,8 @@
 `ClientApp(mods=[skelmix_mod])`. The app's own train function is called once a round, with the message as
 the strategy made it. What leaves the node: public keys, sealed shares, the masked vector, shares for
 unmasking, and metrics listed as public. A train message that does not follow the protocol is refused, so a
-server cannot get an update without its noise by asking for it.
+server cannot get an update without its noise by asking for it. Refusals depend on the server's messages and
+on the plan, never on the data: whatever the app does, the reply has the same parts and sizes (`app_results`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from flwr.app import Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
-from skelmix.flower.arrays import difference, only_arrays
+from skelmix.flower.app_results import METRICS, call_app, public_metrics, update_vector
+from skelmix.flower.arrays import dimension, only_arrays
 from skelmix.flower.node_state import Memory
 from skelmix.flower.policy import ClientPolicy
 from skelmix.flower.records import (
@@ -49,9 +51,9 @@ def make_mod(policy: ClientPolicy) -> Mod:
     """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        """Answer one message of the server; errors of the app itself pass through."""
+        """Answer one message of the server; what the app does or fails to do shows in noise only."""
         if message.metadata.message_type.partition(".")[0] != "train":
-            return _public_part(call_next(message, context), policy)
+            return _public_part(message, call_app(call_next, message, context), policy)
         try:
             return _Participant(policy, context).answer(message, call_next)
         except SkelmixError as error:
@@ -73,27 +75,21 @@ def _reason(error: SkelmixError) -> str:
     return (POLICY_PREFIX if isinstance(error, PolicyViolation) else "") + str(error)
 
 
-def _public_metrics(content: RecordDict, policy: ClientPolicy) -> MetricRecord:
-    records = content.metric_records.values()
-    return MetricRecord(
-        {name: value for record in records for name, value in record.items() if name in policy.public_metrics}
-    )
-
-
-def _public_part(reply: Message, policy: ClientPolicy) -> Message:
-    """Evaluation and query answers have no noise: only public metrics leave, with a weight of 1 unless it
-    is public.
-    """
-    if reply.has_content():
-        reply.content = RecordDict(
-            {
-                name: MetricRecord(
-                    {policy.weight_key: 1, **_public_metrics(RecordDict({name: record}), policy)}
-                )
-                for name, record in reply.content.metric_records.items()
-            }
+def _check_dimension(model: ArrayRecord, planned: int) -> None:
+    """The server's model must have as many weights as the plan: checked before training, whatever it does."""
+    if dimension(model) != planned:
+        raise PolicyViolation(
+            f"the model has {dimension(model)} weights, the plan is for {planned}: "
+            "make it with dimension=skelmix.flower.dimension(arrays)"
         )
-    return reply
+
+
+def _public_part(message: Message, content: RecordDict, policy: ClientPolicy) -> Message:
+    """Evaluation and query answers have no noise: one record of public metrics leaves, with a weight of 1
+    unless it is public.
+    """
+    metrics = public_metrics(content, policy, **{policy.weight_key: 1.0})
+    return Message(RecordDict({METRICS: metrics}), reply_to=message)
 
 
 class _Participant:
@@ -125,7 +121,7 @@ class _Participant:
             try:
                 if name == MASKED:
                     parts[name], public = self._masked(request.parts[name], message, call_next)
-                    content["metrics"] = public
+                    content[METRICS] = public
                 else:
                     parts[name] = self._simple(name, request.parts[name])
             except SkelmixError as error:
@@ -194,7 +190,7 @@ class _Participant:
 
     def _masked(self, data: bytes, message: Message, call_next: Call) -> tuple[bytes, MetricRecord]:
         """Train, encode, mask. The round is marked as spent before anything is sent, and cannot be asked
-        for again.
+        for again. What training comes to changes the vector and nothing else.
         """
         client = self._restored()
         facts = self.memory.plan_facts()
@@ -202,24 +198,19 @@ class _Participant:
         self.memory.spend(round_number)
         self.memory.erase()  # whatever goes wrong from here on, these masks are not used again
         _, before = only_arrays(message.content, "the server's message")
-        inner = RecordDict({name: value for name, value in message.content.items() if name != RECORD})
-        message.content = inner
-        reply = call_next(message, self.context)
-        if reply.has_error():
-            raise ProtocolError(f"the app's train function failed: {reply.error.reason}")
-        _, after = only_arrays(reply.content, "the app's reply")
-        vector = difference(after, before)
-        if vector.size != facts.dimension:
-            raise PolicyViolation(
-                f"the model has {vector.size} weights, the plan is for {facts.dimension}: "
-                "make it with dimension=skelmix.flower.dimension(arrays)"
-            )
-        shares = facts.cohort.shares(size)
-        encoded = facts.mechanism().encode(vector, round=round_number, shares=shares)
+        _check_dimension(before, facts.dimension)
+        before = ArrayRecord(dict(before.items()))  # the app may change the record that it is given
+        message.content = RecordDict(
+            {name: value for name, value in message.content.items() if name != RECORD}
+        )
+        mechanism = facts.mechanism()
+        reply = call_app(call_next, message, self.context)
+        vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
+        encoded = mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
         answer = client.masked(data, encoded)
         self.memory.reopen(round_number, size)
         self.memory.keep(client.secret_state())
-        return answer, _public_metrics(reply.content, self.policy)
+        return answer, public_metrics(reply, self.policy)
 
     def _client(self, attendance: JoinedRounds | None = None) -> Client:
         return Client(

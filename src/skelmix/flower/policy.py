@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skelmix.errors import InvalidInput, PolicyViolation
+from skelmix.flower.plan_limits import check_plan
 from skelmix.planning import Cohort
 from skelmix.secagg.keys import KEY_BYTES, Identity
 from skelmix.secagg.messages import ShareRequest
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 _NODE_KEYS = {
     "skelmix-max-epsilon",
     "skelmix-max-epsilon-aggregator",
+    "skelmix-max-epsilon-round",
     "skelmix-max-delta",
+    "skelmix-max-population",
     "skelmix-min-cohort",
     "skelmix-server-identity",
 }
@@ -32,18 +35,38 @@ class ClientPolicy:
     """The conditions under which this node takes part. A plan or a round outside them is refused before any
     training.
 
-    max_epsilon, max_delta: the most that the plan may cost, against everyone who sees the models.
-    max_epsilon_aggregator: the same against the aggregator, who knows who took part; None, no limit of its
-      own.
-    min_cohort: the fewest participants of a round. mechanisms: the names that are allowed.
+    Of the plan, once in a run, with ε and δ as this node has proved them again:
+
+    max_epsilon, max_delta: the most that the whole plan may cost against everyone who sees the models. δ must
+      also be below 1/population.
+    max_epsilon_aggregator: the most that it may cost against the aggregator, who knows who took part, over
+      all rounds (`PrivacyReport.epsilon_aggregator`).
+    max_epsilon_round: the most that one round may cost, at the plan's δ, against those who know that this
+      node took part in it: whatever sampling is claimed, no round has less noise than that asks for.
+    max_population: the most participants there are, as the node's operator knows; plans for more are refused.
+      By default the number of `trusted` keys. With neither, nothing is known of the population, and sampling
+      is not believed in: `max_epsilon` then limits what the plan costs without sampling, all rounds
+      together.
+    mechanisms: the names that are allowed.
+
+    Of every round, as the server announces it:
+
+    min_cohort: the fewest participants of a round.
+    full_roster: insist on seeing every participant of a round, so that their number is counted and not
+      believed.
     server_identity: the server's Ed25519 public key; with it, requests that it did not sign are refused.
     identity, trusted: this node's signing key, and every participant's public key by node id, from a source
       that the server does not control. With them only rounds secured against a malicious server are
       accepted, and nobody can be invented.
-    full_roster: insist on seeing every participant of a round, so that their number is counted and not
-      believed.
-    public_metrics: metrics of the app that may leave the node as they are; all others are dropped.
+
+    Of every reply, so that its shape shows nothing:
+
+    public_metrics: metrics of the app that may leave the node, as single numbers without noise; all others
+      are dropped. Each reply has all of them, 0 where the app gave none.
     weight_key: the metric by which strategies weight; where it is not public it is sent as 1.
+
+    Not enforced: that cohorts are really drawn at random (`max_epsilon` rests on that; `max_epsilon_round`
+    does not), and anything across runs: ε is per run.
 
     Example:
 
@@ -53,7 +76,9 @@ class ClientPolicy:
 
     max_epsilon: float = 10.0
     max_delta: float = 1e-3
-    max_epsilon_aggregator: float | None = None
+    max_epsilon_aggregator: float = 100.0
+    max_epsilon_round: float = 12.0
+    max_population: int | None = None
     min_cohort: int = 3
     mechanisms: tuple[str, ...] = MECHANISMS
     server_identity: bytes | None = None
@@ -64,11 +89,12 @@ class ClientPolicy:
     weight_key: str = "num-examples"
 
     def __post_init__(self) -> None:
-        positive(max_epsilon=self.max_epsilon)
+        positive(max_epsilon=self.max_epsilon, max_epsilon_aggregator=self.max_epsilon_aggregator)
+        positive(max_epsilon_round=self.max_epsilon_round)
         probability(max_delta=self.max_delta)
         whole(2, min_cohort=self.min_cohort)
-        if self.max_epsilon_aggregator is not None:
-            positive(max_epsilon_aggregator=self.max_epsilon_aggregator)
+        if self.max_population is not None:
+            whole(1, max_population=self.max_population)
         if unknown := set(self.mechanisms) - set(MECHANISMS):
             raise InvalidInput(
                 f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(MECHANISMS)}"
@@ -84,9 +110,11 @@ class ClientPolicy:
         """The policy with what the node's own operator set by `flower-supernode --node-config`, where that
         is stricter.
 
-        Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-delta, skelmix-min-cohort,
-        skelmix-server-identity (hexadecimal). Another key that begins with skelmix-, or a value that is none,
-        raises `InvalidInput`: a limit that was meant must not be missed.
+        Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-epsilon-round,
+        skelmix-max-delta, skelmix-max-population, skelmix-min-cohort, skelmix-server-identity
+        (hexadecimal). The population is the operator's to state, where the app states none. Another key that
+        begins with skelmix-, or a value that is none, raises `InvalidInput`: a limit that was meant must not
+        be missed.
         """
         asked = {key: value for key, value in node_config.items() if key.startswith("skelmix-")}
         if unknown := asked.keys() - _NODE_KEYS:
@@ -100,48 +128,29 @@ class ClientPolicy:
 
     def _narrowed(self, node_config: Mapping[str, Any]) -> ClientPolicy:
         found = self
-        if (epsilon := node_config.get("skelmix-max-epsilon")) is not None:
-            found = replace(found, max_epsilon=min(float(epsilon), found.max_epsilon))
-        if (epsilon := node_config.get("skelmix-max-epsilon-aggregator")) is not None:
-            before = math.inf if found.max_epsilon_aggregator is None else found.max_epsilon_aggregator
-            found = replace(found, max_epsilon_aggregator=min(float(epsilon), before))
-        if (delta := node_config.get("skelmix-max-delta")) is not None:
-            found = replace(found, max_delta=min(float(delta), found.max_delta))
+        for name in ("max_epsilon", "max_epsilon_aggregator", "max_epsilon_round", "max_delta"):
+            if (limit := node_config.get(f"skelmix-{name.replace('_', '-')}")) is not None:
+                found = replace(found, **{name: min(float(limit), getattr(found, name))})
+        if (population := node_config.get("skelmix-max-population")) is not None:
+            stated = math.floor(float(population))
+            found = replace(found, max_population=min(stated, found.max_population or stated))
         if (cohort := node_config.get("skelmix-min-cohort")) is not None:
             found = replace(found, min_cohort=max(found.min_cohort, math.ceil(float(cohort))))
         if (identity := node_config.get("skelmix-server-identity")) is not None:
             found = replace(found, server_identity=bytes.fromhex(str(identity)))
         return found
 
+    @property
+    def stated_population(self) -> int | None:
+        """The most participants there can be, by the operator's word or the trusted keys; None, unknown."""
+        known = [self.max_population, None if self.trusted is None else len(self.trusted)]
+        return min((count for count in known if count is not None), default=None)
+
     def check_plan(self, plan: Plan) -> None:
-        """Raises `PolicyViolation` unless the plan, whose claim must have been proved by now, is
-        acceptable.
+        """Raises `PolicyViolation` unless the plan, whose claim must have been proved by now, keeps every
+        limit.
         """
-        report, mechanism = plan.report, plan.mechanism
-        if mechanism.name not in self.mechanisms:
-            raise PolicyViolation(
-                f"mechanism {mechanism.name!r} is not among those allowed here: {', '.join(self.mechanisms)}"
-            )
-        if not report.epsilon <= self.max_epsilon:
-            raise PolicyViolation(
-                f"the plan costs ε = {report.epsilon:.4g}, this node allows {self.max_epsilon:g}"
-            )
-        if not report.delta <= self.max_delta:
-            raise PolicyViolation(
-                f"the plan costs δ = {report.delta:.3g}, this node allows {self.max_delta:g}"
-            )
-        leak = plan.cohort.roster.membership_leak_probability(plan.rounds, least=self.min_cohort)
-        if leak > plan.cohort.delta_for_small_cohorts(report.delta, plan.rounds):
-            raise PolicyViolation(
-                f"rounds of fewer than {self.min_cohort} are refused here, of {plan.cohort.roster.expected} "
-                "expected: that a round opens would tell who was sampled; lower min_cohort"
-            )
-        limit = self.max_epsilon_aggregator
-        if limit is not None and not report.epsilon_aggregator <= limit:
-            raise PolicyViolation(
-                f"against the aggregator the plan costs ε = {report.epsilon_aggregator:.4g}, "
-                f"this node allows {limit:g}"
-            )
+        check_plan(self, plan)
 
     def check_round(self, request: ShareRequest, cohort: Cohort) -> int:
         """The number of participants of a round, if its settings keep what the plan promises; else

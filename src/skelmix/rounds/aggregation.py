@@ -27,7 +27,7 @@ _LARGEST = 1e37  # of a rotated and scaled coordinate: float32 ends at 3.4e38
 class TrueSum:
     """The sum of the clipped vectors, seen in a simulation only, to measure the error of the noisy one.
 
-    It is not protected by any noise: for development data only; `Trainer(measure=False)` turns it off.
+    It is not protected by any noise: for made-up or public data; `Trainer(diagnostics=True)` asks for it.
     """
 
     def __init__(self, clip_norm: float, dimension: int) -> None:

@@ -20,7 +20,7 @@ from skelmix.validation import real_vectors
 class PrivateSum:
     """The released estimate and what is known about it.
 
-    true_mse is None unless the caller asked to measure: it is computed from the private vectors and must
+    true_mse is None unless the caller asked for diagnostics: it is computed from the private vectors and must
     not be released.
 
     Example: `private_sum(vectors, plan).estimate`, a float64 array of the plan's dimension.
@@ -34,13 +34,13 @@ class PrivateSum:
 
 
 class _Watched:
-    """Counts vectors as they pass and, when asked to measure, adds up the true sum."""
+    """Counts vectors as they pass and, when asked for diagnostics, adds up the true sum."""
 
-    def __init__(self, vectors: Iterable[Any], plan: Plan, measure: bool) -> None:
+    def __init__(self, vectors: Iterable[Any], plan: Plan, diagnostics: bool) -> None:
         self._vectors, self._dimension = vectors, plan.mechanism.dimension
         self._limit = plan.cohort.uploads
         self.count = 0
-        self.total = np.zeros(self._dimension) if measure else None
+        self.total = np.zeros(self._dimension) if diagnostics else None
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         for item in self._vectors:
@@ -58,19 +58,21 @@ class _Watched:
 
 
 def private_sum(
-    vectors: Iterable[Any], plan: Plan, secure: bool = True, *, round: int = 0, measure: bool = False
+    vectors: Iterable[Any], plan: Plan, secure: bool = True, *, round: int = 0, diagnostics: bool = False
 ) -> PrivateSum:
     """The sum of the participants' vectors, released once under the plan.
 
     vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, row
     by row. secure: add through the real protocol of secure aggregation, in this process, which keeps some 20
     kB of keys and shares a participant, whatever d; otherwise by the plain modular sum, whose memory does not
-    grow with the participants and which gives the same number. measure: also return the
-    true error (for synthetic data: it is computed from the private vectors).
+    grow with the participants and which gives the same number. diagnostics: also return the
+    true error (for made-up data: it is computed from the private vectors, and no noise protects it).
 
     Each call spends one round of the plan. Fewer vectors than the plan's cohort count as dropouts: below
     `min_survivors` the call raises `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or
-    infinity raise `InvalidInput` and release nothing.
+    infinity raise `InvalidInput` and release nothing. Such an error depends on the data: it is meant for the
+    caller, who owns all of them, and must not be passed on to others. Where participants and aggregator are
+    different parties (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
 
     Example:
 
@@ -84,7 +86,7 @@ def private_sum(
         ((8,), 10)
     """
     mechanism, cohort = plan.mechanism, plan.cohort.roster
-    watched = _Watched(vectors, plan, measure)
+    watched = _Watched(vectors, plan, diagnostics)
     shares = cohort.shares(cohort.expected)
     threshold = cohort.min_survivors(cohort.expected)
     if secure and not isinstance(mechanism, IntegerMechanism):

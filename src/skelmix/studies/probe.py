@@ -46,8 +46,8 @@ class PaperRound:
             scale=mechanism.scale,
             bound="rdp",
         )
-        trainer = Trainer(self.model, cross_entropy, self.clients, plan, self.optimizer)
-        return min(float(record["seconds"]) for record in trainer.run().history)
+        trainer = Trainer(self.model, cross_entropy, self.clients, plan, self.optimizer, diagnostics=True)
+        return min(float(record["diagnostics"]["seconds"]) for record in trainer.run().history)
 
     def optimizer_step(self, mean: NDArray[np.float64]) -> None:
         set_gradients(self.model, mean)

@@ -79,7 +79,7 @@ def measure(cell: Row) -> Row:
     dimension = model_dimension(cell["dataset"])
     names = ("line", "bits", "asked_scale", "epsilon", "delta", "batch", "rounds", "alignment")
     chosen = _plan(dimension, **{name: cell[name] for name in names})
-    result = train_once(chosen, dataset=cell["dataset"], seed=cell["seed"])
+    result = train_once(chosen, dataset=cell["dataset"], seed=cell["seed"], diagnostics=True)
     mechanism, predicted = chosen.mechanism, chosen.predicted
     return {
         "accuracy": result.accuracy,

@@ -43,7 +43,7 @@ def train_once(
     lr: float = 0.005,
     partition: Partition | None = None,
     evaluate_every: int | None = None,
-    measure: bool = True,
+    diagnostics: bool = False,
     threads: int = 1,
     **options: Any,
 ) -> RunResult:
@@ -67,7 +67,7 @@ def train_once(
         build_optimizer(optimizer, net, lr),
         evaluate=accuracy,
         evaluate_every=evaluate_every or plan.rounds,
-        measure=measure,
+        diagnostics=diagnostics,
         entropy=None if seed is None else ReproducibleEntropy(seed),
         **options,
     )

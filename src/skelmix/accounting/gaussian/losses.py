@@ -3,7 +3,7 @@
 A distribution is the law of ln(P/Q) under P at multiples of an interval. One round is put on the grid by
 "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, Algorithm 1): its hockey-stick
 divergences are the exact ones at the multiples and above them in between. Rounds are composed by fast Fourier
-transforms, whose rounding the caller allows for.
+transforms (`transforms`), whose rounding is bounded and counted in δ.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
+
+from skelmix.accounting.gaussian.transforms import convolution, convolution_power
 
 FloatArray = NDArray[np.float64]
 
@@ -25,12 +27,17 @@ _ORDERS = 20  # exponents of the Chernoff bounds that say where to cut
 
 @dataclass(frozen=True)
 class Losses:
-    """mass[k] at the loss (first + k)·interval, and `infinite` at infinity."""
+    """mass[k] at the loss (first + k)·interval, and `infinite` at infinity.
+
+    rounding: bound on the sum of the errors that transforms have left in `mass`. `delta` and `epsilon` take
+    the masses as they stand; whoever makes a claim adds `rounding` to δ.
+    """
 
     interval: float
     first: int
     mass: FloatArray
     infinite: float
+    rounding: float = 0.0
 
     def delta(self, epsilon: float) -> float:
         """H_ε(P‖Q), from above."""
@@ -65,26 +72,31 @@ class Losses:
         count = high - low + 1
         size = next_fast_len(max(count, len(self.mass)), real=True)
         # what lies outside [low, high] wraps around; it is less than the tail, which is paid for
-        mass = np.roll(irfft(rfft(self.mass, size) ** rounds, size), -low)[:count]
+        power, error = convolution_power(self.mass, rounds, size)
+        mass = np.roll(power, -low)[:count]
         infinite = _TAIL - math.expm1(rounds * math.log1p(-self.infinite))
-        return Losses(self.interval, self.first * rounds + low, mass, infinite)
+        return Losses(
+            self.interval, self.first * rounds + low, mass, infinite, error + rounds * self.rounding
+        )
 
     def __add__(self, other: Losses) -> Losses:
         """The loss of a round of each; the intervals are the same."""
         count = len(self.mass) + len(other.mass) - 1
         size = next_fast_len(count, real=True)
-        mass = irfft(rfft(self.mass, size) * rfft(other.mass, size), size)[:count]
+        mass, error = convolution(self.mass, other.mass, size)
+        mass = mass[:count]
+        rounding = error + (self.rounding + other.rounding) * (1 + 1e-9)
         infinite = self.infinite + other.infinite - self.infinite * other.infinite
         low, high = (int(np.searchsorted(np.cumsum(side), _TAIL)) for side in (mass, mass[::-1]))
         kept = mass[low : count - high].copy()
         kept[0] += mass[:low].sum()  # upwards, and what is cut off above counts as infinite
-        return Losses(self.interval, self.first + other.first + low, kept, infinite + _TAIL)
+        return Losses(self.interval, self.first + other.first + low, kept, infinite + _TAIL, rounding)
 
 
 def _ends(mass: FloatArray, rounds: int) -> tuple[int, int]:
     """Where the sum of `rounds` indices lies but for the tail: Chernoff bounds at a few exponents."""
     low, high = 0, (len(mass) - 1) * rounds
-    cost = math.log(2 / _TAIL)
+    cost = math.log(2 / _TAIL) + 1e-13 * rounds  # the logarithms below are right to 1e-13
     growth = np.exp(np.arange(len(mass)) / len(mass))
     up, down = mass, mass
     for i in range(1, _ORDERS + 1):

@@ -32,12 +32,14 @@ class Bound(ABC):
     """A theorem about the sums that a mechanism releases.
 
     name: how users call it. statement: what it is, in one line of a privacy report. certified: proved here,
-    numerical error included, rather than a closed form of the literature.
+    numerical error included, rather than a closed form of the literature. assumed: what its numbers for
+    sampled rounds take for granted and do not prove, in words; empty when that is nothing.
     """
 
     name: ClassVar[str]
     statement: ClassVar[str]
     certified: ClassVar[bool] = True
+    assumed: ClassVar[str] = ""
 
     def applies_to(self, mechanism: Mechanism) -> bool:
         """Whether the theorem holds for these steps, clip included."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: ε above which privacy-loss distributions are not used: what a certificate leaves out costs e^ε
 LARGEST_CERTIFIED = 50.0
 
-#: δ down to which the Fourier transforms behind privacy-loss distributions of sampled rounds are trusted
+#: δ down to which privacy-loss distributions of sampled rounds are used: below, rounding takes too much of it
 LEAST_DELTA = 1e-9
 
 _LITTLE_NOISE = 100.0  # Λ or variance: with less, a flat certificate may be out of reach altogether
@@ -28,6 +28,11 @@ _LITTLE_NOISE = 100.0  # Λ or variance: with less, a flat certificate may be ou
 
 class GaussianBound(Bound):
     """What the Gaussian-DP, flat and central certificates share."""
+
+    assumed = (
+        "the divergences of one sampled round, evaluated in double precision, are right to 2^-50, which is "
+        "taken off δ once per round; the rounding of the Fourier transforms is bounded by proof"
+    )
 
     #: how many times the noise of an equal Gaussian is worth a look
     most_noise = 1e8

@@ -1,0 +1,80 @@
+"""Compares a plan with a node's policy: every limit, and the reason for a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from skelmix.errors import PolicyViolation
+from skelmix.planning.guarantee import privacy_report
+
+if TYPE_CHECKING:
+    from skelmix.flower.policy import ClientPolicy
+    from skelmix.planning import Plan
+
+
+def check_plan(policy: ClientPolicy, plan: Plan) -> None:
+    """Raises `PolicyViolation`, with the first reason, unless the plan keeps every limit of the policy.
+
+    The plan's own claim must have been proved by now: its ε and δ are taken as they stand.
+    """
+    for reason in _reasons(policy, plan):
+        raise PolicyViolation(reason)
+
+
+def unsampled_epsilon(plan: Plan, rounds: int) -> float:
+    """ε at the plan's δ of so many rounds, for an adversary who knows that the participant took part in
+    each: no word of the server's about its population enters."""
+    roster = plan.cohort.roster
+    cohort = replace(roster, population=roster.expected, sampling="none")
+    return privacy_report(
+        plan.mechanism, bound=plan.report.bound, cohort=cohort, rounds=rounds, delta=plan.report.delta
+    ).epsilon
+
+
+def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
+    report, cohort, members = plan.report, plan.cohort.roster, plan.cohort.members
+    if plan.mechanism.name not in policy.mechanisms:
+        allowed = ", ".join(policy.mechanisms)
+        yield f"mechanism {plan.mechanism.name!r} is not among those allowed here: {allowed}"
+    if not report.epsilon <= policy.max_epsilon:
+        yield f"the plan costs ε = {report.epsilon:.4g}, this node allows {policy.max_epsilon:g}"
+    if not report.delta <= policy.max_delta:
+        yield f"the plan costs δ = {report.delta:.3g}, this node allows {policy.max_delta:g}"
+    if not report.delta * members < 1:
+        yield (
+            f"the plan costs δ = {report.delta:.3g} for {members:,} {plan.cohort.unit}s: this node wants δ "
+            "below one over their number, or revealing one of them outright would be allowed"
+        )
+    yield from _population_reasons(policy, plan)
+    leak = cohort.membership_leak_probability(plan.rounds, least=policy.min_cohort)
+    if leak > plan.cohort.delta_for_small_cohorts(report.delta, plan.rounds):
+        yield (
+            f"this node refuses rounds with fewer than {policy.min_cohort} participants (the plan expects "
+            f"{cohort.expected}), so an opened round would reveal who was sampled; lower min_cohort"
+        )
+    if not report.epsilon_aggregator <= policy.max_epsilon_aggregator:
+        yield (
+            f"against the aggregator the plan costs ε = {report.epsilon_aggregator:.4g}, "
+            f"this node allows {policy.max_epsilon_aggregator:g}"
+        )
+    if not (epsilon := unsampled_epsilon(plan, 1)) <= policy.max_epsilon_round:
+        yield (
+            f"one round costs ε = {epsilon:.4g} against those who know that this node took part, "
+            f"it allows {policy.max_epsilon_round:g}"
+        )
+
+
+def _population_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
+    """The plan's population is the server's word, and so is what sampling from it gains."""
+    cohort, stated = plan.cohort.roster, policy.stated_population
+    if stated is None:
+        sampled = cohort.expected < cohort.population
+        if sampled and not unsampled_epsilon(plan, plan.rounds) <= policy.max_epsilon:
+            yield (
+                f"the plan counts on sampling {cohort.expected} of {cohort.population:,} nodes, and this "
+                "node does not know how many there are: state it, max_population or skelmix-max-population"
+            )
+    elif cohort.population > stated:
+        yield f"the plan is for a population of {cohort.population:,}, this node knows of {stated:,} at most"

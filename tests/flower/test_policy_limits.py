@@ -1,0 +1,118 @@
+"""What a node's policy lets a plan cost: the server's word for the population buys it nothing."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import pytest
+
+import skelmix as sk
+from skelmix.errors import InvalidInput, PolicyViolation
+from skelmix.flower import ClientPolicy, plan_limits
+from skelmix.flower.plan_limits import unsampled_epsilon
+from skelmix.secagg.keys import Identity
+
+LIFTED = {"max_epsilon_round": 1e9, "max_epsilon_aggregator": 1e9, "max_population": 10**9}
+
+
+@lru_cache
+def sampled_plan(expected=60, population=600, delta=1e-5, epsilon=3.0, rounds=1):
+    return sk.plan(
+        sk.PrivacyTarget(epsilon, delta),
+        dimension=16,
+        bits=20,
+        scale=2000.0,
+        rounds=rounds,
+        mechanism="skellam",
+        bound="paper",
+        cohort=sk.Cohort(expected, population),
+    )
+
+
+def thin_plan(delta=1e-3):
+    """60 of 10,000,000: sampled so rarely that next to no noise is (0, δ)-private."""
+    return sampled_plan(60, 10_000_000, delta, 1.0)
+
+
+def judged_by_amplified_epsilon(policy, plan):
+    """What the policy asked for before it had limits without sampling."""
+    if plan.report.epsilon > policy.max_epsilon or plan.report.delta > policy.max_delta:
+        yield "too dear"
+
+
+def accepted(policy, plan):
+    try:
+        policy.check_plan(plan)
+    except PolicyViolation:
+        return False
+    return True
+
+
+def test_next_to_no_noise_is_refused_by_default():
+    plan = thin_plan()
+    assert plan.report.epsilon == 0
+    assert math.sqrt(plan.mechanism.noise_variance(60)) < 0.35 * plan.mechanism.l2_sensitivity
+    assert not accepted(ClientPolicy(), plan)
+
+
+def test_the_limits_that_count_on_sampling_do_not_notice(monkeypatch):
+    """The control: with the rules without sampling switched off, the policy accepts it."""
+    plan = thin_plan()
+    assert not accepted(ClientPolicy(**LIFTED), plan), "δ below 1/population refuses it, even alone"
+    monkeypatch.setattr(plan_limits, "_reasons", judged_by_amplified_epsilon)
+    assert accepted(ClientPolicy(), plan)
+
+
+def test_delta_is_below_one_over_the_population():
+    ClientPolicy(**LIFTED | {"max_delta": 0.01}).check_plan(sampled_plan(60, 600, 1.6e-3))
+    with pytest.raises(PolicyViolation, match="below 1/population"):
+        ClientPolicy(**LIFTED | {"max_delta": 0.01}).check_plan(sampled_plan(60, 600, 1.7e-3))
+
+
+def test_the_population_is_at_most_what_the_operator_states():
+    plan = sampled_plan(60, 60_000, 1e-6, 3.0, 100)
+    lifted = {"max_epsilon_round": 1e9, "max_epsilon_aggregator": 1e9}
+    assert accepted(ClientPolicy(**lifted, max_population=60_000), plan)
+    with pytest.raises(PolicyViolation, match="knows of 59,999 at most"):
+        ClientPolicy(**lifted, max_population=59_999).check_plan(plan)
+    with pytest.raises(PolicyViolation, match="does not know how many"):
+        ClientPolicy(**lifted).check_plan(plan)
+    stated = ClientPolicy(**lifted).narrowed({"skelmix-max-population": 60_000})
+    assert accepted(stated, plan)
+    assert not accepted(stated.narrowed({"skelmix-max-population": "500"}), plan)
+    assert stated.narrowed({"skelmix-max-population": 10**6}).max_population == 60_000
+
+
+def test_trusted_keys_bound_the_population():
+    keys = [Identity.generate() for _ in range(4)]
+    policy = ClientPolicy(identity=keys[0], trusted={n: key.public for n, key in enumerate(keys)})
+    assert policy.stated_population == 4
+    with pytest.raises(PolicyViolation, match="knows of 4 at most"):
+        policy.check_plan(sampled_plan())
+
+
+def test_one_round_and_the_whole_run_have_limits_of_their_own():
+    plan = sampled_plan()
+    one, run = unsampled_epsilon(plan, 1), plan.report.epsilon_aggregator
+    assert plan.report.epsilon < one == pytest.approx(run, rel=1e-6)
+    assert accepted(ClientPolicy(max_epsilon_round=one * 1.001), plan)
+    with pytest.raises(PolicyViolation, match="one round costs"):
+        ClientPolicy(max_epsilon_round=one * 0.999).check_plan(plan)
+    with pytest.raises(PolicyViolation, match="against the aggregator"):
+        ClientPolicy(max_epsilon_aggregator=run * 0.999).check_plan(plan)
+
+
+def test_one_round_does_not_depend_on_the_population_claimed():
+    few, many = sampled_plan(60, 600), sampled_plan(60, 600_000, 1e-7, 0.5)
+    assert unsampled_epsilon(many, 1) > few.report.epsilon > many.report.epsilon
+
+
+def test_defaults_are_finite_and_nonsense_is_refused():
+    policy = ClientPolicy()
+    assert math.isfinite(policy.max_epsilon_round + policy.max_epsilon_aggregator)
+    for wrong in ({"max_epsilon_round": math.inf}, {"max_epsilon_aggregator": None}, {"max_population": 0}):
+        with pytest.raises(InvalidInput):
+            ClientPolicy(**wrong)
+    assert policy.narrowed({"skelmix-max-epsilon-round": 2}).max_epsilon_round == 2.0
+    assert policy.narrowed({"skelmix-max-epsilon-round": 200}).max_epsilon_round == policy.max_epsilon_round

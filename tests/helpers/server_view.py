@@ -1,0 +1,150 @@
+"""A node of Flower's held just before its training, and what a server sees of its replies."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+
+with warnings.catch_warnings():  # typer, which Flower loads, uses a name that click deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import flwr.serverapp.strategy  # noqa: F401
+
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_to_proto
+from flwr.supercore.task_identity import TaskIdentity
+
+from helpers import hostile_outcomes
+from skelmix.flower import ClientPolicy, make_mod, mod
+from skelmix.flower.arrays import difference, only_arrays
+from skelmix.flower.records import RECORD, Request, plan_digest
+from skelmix.secagg.server import Server
+from skelmix.secagg.settings import Settings
+
+NODES = 4
+POLICY = ClientPolicy(min_cohort=2, public_metrics=("loss", "accuracy"))
+
+
+def shape(reply):
+    """What a server sees of a reply but its noise and the values of public metrics."""
+    if reply.has_error():
+        return "error", reply.error.code, reply.error.reason
+    records = {
+        name: {key: (type(value).__name__, len(value) if isinstance(value, bytes | str) else 0)
+               for key, value in record.items()}
+        for name, record in reply.content.items()
+    }  # fmt: skip
+    return "content", records, recorddict_to_proto(reply.content).ByteSize()
+
+
+def view(app, message, context):
+    """`shape` of the reply, or of the error by which Flower forwards the text of an exception."""
+    try:
+        return shape(app(message, context))
+    except BaseException as error:
+        return "error", type(error).__name__, str(error)
+
+
+class Node:
+    """One node of a round among four, held just before its training: it may be asked again and again."""
+
+    def __init__(self, plan, arrays, policy=POLICY):
+        if isinstance(arrays, dict):
+            arrays = ArrayRecord({name: Array(values) for name, values in arrays.items()})
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 7, 1
+        self.plan, self.arrays, self.text = plan, arrays, plan.to_json()
+        self.outcome = hostile_outcomes.honest
+        self.app = ClientApp(mods=[make_mod(policy)])
+        for register in (self.app.train, self.app.evaluate, self.app.query):
+            register()(lambda message, context: self.outcome(message))
+        self.contexts = {node: Context(7, node, {}, RecordDict(), {}) for node in range(1, NODES + 1)}
+        server = self._joined()
+        self.held = copy.deepcopy(self.contexts[1].state)
+        for node in self.contexts:
+            reply = self._app_reply(node, {"masked": self.mask_requests[node]})
+            server.masked(reply.content[RECORD]["masked"])
+        self.unmask_request = server.close_masked()[1]
+
+    def _joined(self):
+        keys = [self._part(node, "advertise", b"") for node in self.contexts]
+        mechanism = self.plan.mechanism
+        server = Server(Settings(mechanism.padded_dimension, mechanism.bits, 2, full_graph=True), round=0)
+        for data in keys:
+            server.advertise(data)
+        for node, data in server.close_advertise().items():
+            server.share(self._part(node, "share", data))
+        self.mask_requests = server.close_share()
+        return server
+
+    def _message(self, parts, kind="train", arrays=None):
+        content = RecordDict({"arrays": self.arrays if arrays is None else arrays})
+        if parts:
+            content[RECORD] = Request(plan_digest(self.text), parts, self.text).to_record()
+        message = Message(content, dst_node_id=1, message_type=kind)
+        message.metadata.__dict__["_message_id"] = "message"
+        return message
+
+    def _app_reply(self, node, parts):
+        return self.app(self._message(parts), self.contexts[node])
+
+    def _part(self, node, name, data):
+        return self._app_reply(node, {name: data}).content[RECORD][name]
+
+    def trained(self, outcome, arrays=None):
+        """The server's view of the training phase with this outcome, and of the unmasking after it."""
+        self.outcome, context = outcome, self.contexts[1]
+        context.state = copy.deepcopy(self.held)
+        masked = view(self.app, self._message({"masked": self.mask_requests[1]}, arrays=arrays), context)
+        return masked, view(self.app, self._message({"unmask": self.unmask_request}), context)
+
+    def answered(self, kind, outcome, arrays=None):
+        """The view of an evaluation or a query."""
+        self.outcome = outcome
+        return view(self.app, self._message({}, kind, arrays), self.contexts[1])
+
+
+def overflowing(arrays):
+    """The attack's model: one weight of 3e38, which training doubles where the feature is present."""
+    new = {name: array.numpy().copy() for name, array in arrays.items()}
+    new["w"].flat[0] = 3e38
+    return ArrayRecord({name: Array(np.asarray(values)) for name, values in new.items()})
+
+
+def trains_on(feature):
+    """An ordinary step: the gradient of a linear model on one record is its input times the error."""
+
+    def train(message):
+        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        with np.errstate(over="ignore"):
+            arrays["w"] = arrays["w"] + np.float32(0.1) * feature * arrays["w"] * np.float32(20)
+        record = ArrayRecord({name: Array(np.asarray(values)) for name, values in arrays.items()})
+        return Message(RecordDict({"arrays": record, "metrics": MetricRecord({})}), reply_to=message)
+
+    return train
+
+
+def one_bit_of_each_record(node):
+    """How many of 32 private bits the server guesses by whether a round is refused."""
+    bits = np.random.default_rng(3).integers(0, 2, 32)
+    assert {0, 1} <= set(bits.tolist())
+    views = (node.trained(trains_on(np.float32(bit)), overflowing(node.arrays)) for bit in bits)
+    refused = ["refused-masked" in masked[1][RECORD] for masked, _ in views]
+    return float(np.mean(np.array(refused) == bits)), bits.mean()
+
+
+def let_failures_through(monkeypatch):
+    """Switch the fix off: the app's failures go their way, as texts or not at all."""
+
+    def update(content, before, dimension, clip_norm):
+        _, after = only_arrays(content, "the app's reply")
+        with np.errstate(over="ignore"):
+            return difference(after, before).astype(np.float32)
+
+    def public_part(message, content, policy):
+        return Message(RecordDict(dict(content.metric_records.items())), reply_to=message)
+
+    monkeypatch.setattr(mod, "call_app", lambda call, message, context: call(message, context).content)
+    monkeypatch.setattr(mod, "update_vector", update)
+    monkeypatch.setattr(mod, "_public_part", public_part)
