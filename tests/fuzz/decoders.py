@@ -80,7 +80,7 @@ def _examples() -> dict[type[messages.Message], messages.Message]:
         type(message): message
         for message in (
             messages.Advertisement(7, key, key, signature),
-            messages.ShareRequest(session, 1, 9, 8, 2, 0, False, 2, 1, 2, key, key, 0, peers),
+            messages.ShareRequest(session, 1, 9, 8, 2, 0, False, b"c", 2, 1, 2, key, key, 0, peers),
             messages.Shares(session, 1, 0, key, key, ((1, sealed),), b""),
             messages.MaskRequest(session, 1, b"\x03", ((1, key, sealed),)),
             messages.MaskedInput(session, 1, 0, bytes(range(9)), b""),

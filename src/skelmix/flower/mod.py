@@ -29,8 +29,9 @@ from skelmix.flower.records import (
     UNMASK,
     Answer,
     Request,
-    plan_digest,
 )
+from skelmix.rounds.context import round_context
+from skelmix.secagg import checks
 from skelmix.secagg.client import Client
 from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.messages import ShareRequest
@@ -141,15 +142,17 @@ class _Participant:
             if request.digest != known:
                 raise PolicyViolation("the server changed the plan in the middle of the run")
             return
-        if not request.plan or plan_digest(request.plan) != request.digest:
+        if not request.plan:
             raise ProtocolError("the request names a plan that this client was not given; advertise first")
         from skelmix.planning import (
             Plan,  # the proof loads all of the accounting: once a run, not once a message
         )
 
         plan = Plan.from_json(request.plan)
+        if plan.digest() != request.digest:
+            raise ProtocolError("the request names another plan than it carries: refused")
         self.policy.check_plan(plan)
-        self.memory.keep_plan(request.plan, request.digest, plan.mechanism.padded_dimension)
+        self.memory.keep_plan(plan.to_json(), plan.digest(), plan.mechanism.padded_dimension)
 
     def _simple(self, name: str, data: bytes) -> bytes:
         """Every phase but the one that trains."""
@@ -176,6 +179,8 @@ class _Participant:
 
         def accept(asked: ShareRequest) -> None:
             nonlocal joined
+            own = round_context(self.memory.plan_digest, asked.round, self.context.run_id)
+            checks.same_context(asked, own)
             if (asked.dimension, asked.bits) != (facts.words, facts.bits):
                 raise PolicyViolation(
                     f"the round is for {asked.dimension} words of {asked.bits} bits, the plan is not"
