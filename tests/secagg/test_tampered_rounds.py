@@ -13,13 +13,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import skelmix as sk
-from dishonest_server_helper import DishonestServer, attack
-from secagg_helper import cast
-from skelmix.cohort import SAMPLINGS
+from helpers.dishonest_server import DishonestServer, attack
+from helpers.secure_rounds import cast
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.clips import FlatClip, L2Clip
 from skelmix.mechanisms.registry import MECHANISMS
-from skelmix.plan import account
+from skelmix.planning import account
+from skelmix.planning.cohort import SAMPLINGS
 from skelmix.rounds.context import round_context
 from skelmix.secagg import checks, messages
 from skelmix.secagg import settings as rules
