@@ -32,6 +32,8 @@ from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixErr
 from skelmix.flower.node_state import Memory
 from skelmix.flower.records import RECORD, Answer, Request
 from skelmix.planning import Plan
+from skelmix.planning.digest import json_digest
+from skelmix.rounds.contributions import ContributionStore
 from skelmix.rounds.ledger import Ledger
 from skelmix.secagg import messages, stored
 from skelmix.secagg.client import Client
@@ -70,6 +72,7 @@ def _file(suffix: str, reader: Callable[[Path], object], data: bytes) -> object:
         return reader(path)
     finally:
         path.unlink()
+        path.with_name(path.name + ".lock").unlink(missing_ok=True)
 
 
 def _examples() -> dict[type[messages.Message], messages.Message]:
@@ -112,6 +115,7 @@ def _ledger_text(rounds: int) -> bytes:
     ledger.close()
     data = path.read_bytes()
     path.unlink()
+    path.with_name(path.name + ".lock").unlink()
     return data
 
 
@@ -195,8 +199,35 @@ def _answer(data: bytes) -> None:
     assert Answer.from_content(RecordDict({RECORD: answer.to_record()})) == answer
 
 
+def _read_contributions(path: Path) -> None:
+    """The file is read under the name that a store gives to that of its run."""
+    run = ContributionStore(path.with_suffix(".d"), run=7)
+    run._path = path
+    found = run.read()
+    assert (type(found.plan), type(found.last_round), type(found.count)) == (str, int, int)
+
+
+def _contributions() -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        store = ContributionStore(Path(directory), run=7)
+        store.accept("d" * 64)
+        store.spend(3)
+        return (Path(directory) / "run-7.json").read_bytes()
+
+
+def _seal_contributions(data: bytes) -> bytes:
+    """With the digest of what it now says, if it says anything."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        content = json.loads(data)
+        content.pop("digest", None)
+        return json.dumps(content | {"digest": json_digest("contributions", content)}).encode()
+    return data
+
+
 def _memory(data: bytes) -> None:
-    memory = Memory(RecordDict({RECORD: _record(data)}))
+    memory = Memory(
+        RecordDict({RECORD: _record(data)}), ContributionStore(SCRATCH / "skelmix-fuzz-nowhere", run=7)
+    )
     assert type(memory.plan_digest) is str
     assert type(memory.last_round) is int
     assert type(memory.secrets) is bytes
@@ -210,10 +241,11 @@ def _memory(data: bytes) -> None:
 def _node_state() -> bytes:
     state, joined = RecordDict(), JoinedRounds()
     joined.join(b"s" * 16, 1)
-    memory = Memory(state)
-    memory.channel()
-    memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
-    memory.spend(1)
+    with tempfile.TemporaryDirectory() as directory:
+        memory = Memory(state, ContributionStore(Path(directory), run=7))
+        memory.channel()
+        memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
+        memory.spend(1)
     memory.join(1, 4, joined)
     memory.keep(b"secrets")
     return _packed(state.config_records[RECORD])
@@ -310,6 +342,13 @@ DECODERS = {
             (_ledger_text(0), _ledger_text(3)),
             (CorruptState,),
             _seal_ledger,
+        ),
+        Decoder(
+            "contributions",
+            partial(_file, ".json", _read_contributions),
+            (_contributions(),),
+            (CorruptState,),
+            _seal_contributions,
         ),
         Decoder("idx", parse_idx, (_idx(), _idx(3), _idx(1, 9)), (CorruptState,)),
         Decoder(

@@ -15,7 +15,7 @@ from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
 from skelmix.flower.arrays import difference, only_arrays
-from skelmix.flower.node_state import Memory
+from skelmix.flower.node_state import Memory, contribution_store
 from skelmix.flower.policy import ClientPolicy
 from skelmix.flower.records import (
     ADVERTISE,
@@ -103,7 +103,7 @@ class _Participant:
     def __init__(self, policy: ClientPolicy, context: Context) -> None:
         self.policy = policy.narrowed(context.node_config)
         self.context = context
-        self.memory = Memory(context.state)
+        self.memory = Memory(context.state, contribution_store(context.node_config, context.run_id))
 
     def answer(self, message: Message, call_next: Call) -> Message:
         """Handle the parts of a request in their order; the answer tells for each what came of it."""
@@ -188,7 +188,8 @@ class _Participant:
             if not self.memory.last_round < asked.round < facts.rounds:
                 raise PolicyViolation(
                     f"round {asked.round} was asked for: the last one that this client has spent is "
-                    f"{self.memory.last_round}, and the plan pays for {facts.rounds}, counted from 0"
+                    f"{self.memory.last_round}, and the plan pays for {facts.rounds}, counted from 0; give "
+                    "SuperNodes on one machine different node-configs, or a skelmix-state directory each"
                 )
             joined = asked.round, self.policy.check_round(asked, facts.cohort)
 

@@ -22,6 +22,7 @@ _NODE_KEYS = {
     "skelmix-max-delta",
     "skelmix-min-cohort",
     "skelmix-server-identity",
+    "skelmix-state",
 }
 
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
@@ -85,7 +86,8 @@ class ClientPolicy:
         is stricter.
 
         Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-delta, skelmix-min-cohort,
-        skelmix-server-identity (hexadecimal). Another key that begins with skelmix-, or a value that is none,
+        skelmix-server-identity (hexadecimal), and skelmix-state, the directory in which the node keeps which
+        rounds it has answered. Another key that begins with skelmix-, or a value that is none,
         raises `InvalidInput`: a limit that was meant must not be missed.
         """
         asked = {key: value for key, value in node_config.items() if key.startswith("skelmix-")}
