@@ -10,7 +10,7 @@ from helpers.secure_rounds import cast
 from skelmix.audit.release import audit_release
 from skelmix.errors import CorruptState
 from skelmix.mechanisms import SkellamMixture
-from skelmix.planning.guarantee import Cohort, claim
+from skelmix.planning import Cohort, privacy_report
 from skelmix.rounds import ledger as ledger_module
 from skelmix.rounds.context import round_context
 from skelmix.rounds.ledger import Ledger
@@ -58,7 +58,9 @@ def test_a_plan_that_is_not_bound_to_the_round_is_caught(monkeypatch):
     )
     assert opens_for(fine, coarse, coarse), "the defect: a transcript without the context"
     cohort = Cohort(1, 1, sampling="none")
-    epsilon = claim(SkellamMixture(**FIELDS), bound="rdp", cohort=cohort, rounds=1, delta=DELTA).epsilon
+    epsilon = privacy_report(
+        SkellamMixture(**FIELDS), bound="rdp", cohort=cohort, rounds=1, delta=DELTA
+    ).epsilon
     games = [
         audit_release(kind(**FIELDS), delta=DELTA, claimed=epsilon) for kind in (SkellamMixture, TwoPlans)
     ]

@@ -113,7 +113,7 @@ def test_too_few_nodes_for_the_sampling_rate_fail_the_round():
 SOUND = {
     "mechanism": {"bits": 8, "dimension": 4},
     "rounds": 1,
-    "cohort": {"expected": 4, "population": 4, "sampling": "none"},
+    "cohort": {"kind": "cohort", "expected": 4, "population": 4, "sampling": "none"},
 }
 
 

@@ -20,6 +20,7 @@ from skelmix.errors import CorruptState, InvalidInput
 from skelmix.flower.records import RECORD
 from skelmix.planning import Cohort
 from skelmix.planning.digest import json_digest
+from skelmix.planning.silos import contributors_from_dict
 from skelmix.rounds.contributions import ContributionStore, default_directory
 from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import KeyPair
@@ -125,7 +126,7 @@ class Memory:
             fields = data["mechanism"]
             whole(1, rounds=data["rounds"], bits=fields["bits"], dimension=fields["dimension"])
             return PlanFacts(
-                cohort=Cohort(**data["cohort"]),
+                cohort=contributors_from_dict(data["cohort"]).roster,
                 rounds=data["rounds"],
                 words=self._get("words", int, 0),
                 bits=fields["bits"],

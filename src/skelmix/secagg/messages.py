@@ -44,10 +44,6 @@ def _octets(*lengths: int) -> Check:
     return lambda value: type(value) is bytes and len(value) in lengths
 
 
-def _octets_up_to(most: int) -> Check:
-    return lambda value: type(value) is bytes and len(value) <= most
-
-
 def _any_octets(value: Any) -> bool:
     return type(value) is bytes
 
@@ -125,7 +121,7 @@ class ShareRequest(Message):
         _COUNT,
         _COUNT,
         _flag,
-        _octets_up_to(MOST_CONTEXT_BYTES),
+        _octets(*range(MOST_CONTEXT_BYTES + 1)),
         _COUNT,
         _COUNT,
         _COUNT,
