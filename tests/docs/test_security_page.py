@@ -19,8 +19,8 @@ def test_the_pages_and_parameters_that_it_names_exist():
     pages = re.findall(r"`(docs/[\w/.-]+)`", TEXT)
     assert len(pages) >= 2
     assert all((ROOT / page).is_file() for page in pages)
-    assert "`Client(least=…)`" in TEXT
-    assert "least" in inspect.signature(Client).parameters
+    assert "`Client(minimum_settings=…)`" in TEXT
+    assert "minimum_settings" in inspect.signature(Client).parameters
     assert "accept" in inspect.signature(Client.share).parameters
 
 

@@ -16,7 +16,9 @@ from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput, SkelmixE
 from skelmix.federated import trainer as trainer_module
 from skelmix.federated.checkpoint import Checkpoint, load, save
 from skelmix.federated.trainer import Trainer
-from skelmix.rounds.ledger import Ledger, RunLock, write_atomically
+from skelmix.rounds.files import write_atomically
+from skelmix.rounds.ledger import Ledger
+from skelmix.rounds.locks import FileLock
 from skelmix.studies.rows import ResultFile, read
 
 ROUNDS = 12
@@ -111,7 +113,7 @@ def test_a_directory_that_cannot_be_written_is_named():
     for attempt in (
         lambda: make(UNWRITABLE / "run"),
         lambda: make(UNWRITABLE),
-        lambda: RunLock(UNWRITABLE),
+        lambda: FileLock(UNWRITABLE / "run.lock"),
         lambda: Ledger(UNWRITABLE / "ledger.jsonl", plan_digest="a" * 64, budget=3),
         lambda: save(UNWRITABLE / "checkpoint.pt", Checkpoint(0, "", True, {}, {})),
         lambda: write_atomically(UNWRITABLE / "plan.json", b"{}"),
@@ -211,8 +213,8 @@ def test_a_damaged_plan_is_refused(finished, tmp_path, text):
 HOLD = """
 import sys, time
 from pathlib import Path
-from skelmix.rounds.ledger import RunLock
-lock = RunLock(Path(sys.argv[1]))
+from skelmix.rounds.locks import FileLock
+lock = FileLock(Path(sys.argv[1]) / "run.lock")
 print("held", flush=True)
 time.sleep(60)
 """

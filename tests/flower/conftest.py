@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +28,7 @@ from skelmix.flower.records import PARTS, RECORD
 from skelmix.mechanisms.mechanism import IntegerMechanism
 
 RUN = 7
+_fleets = count()
 
 
 def model() -> ArrayRecord:
@@ -96,7 +99,11 @@ class Fleet(Grid):
     def __init__(self, nodes: Iterable[int], policy: ClientPolicy) -> None:
         self.calls: list[int] = []
         self.apps = {node: make_app(policy, self.calls) for node in nodes}
-        self.contexts = {node: Context(RUN, node, {}, RecordDict(), {}) for node in self.apps}
+        fleet = next(_fleets)  # so that the nodes of two fleets are not the same ones, started anew
+        self.contexts = {
+            node: Context(RUN, node, {"partition-id": node, "fleet": fleet}, RecordDict(), {})
+            for node in self.apps
+        }
         self.behave: Callable[[int, frozenset[str]], str] = lambda node, parts: "ok"
         self.sent: list[tuple[int, frozenset[str]]] = []
         self.waves = 0
@@ -151,6 +158,12 @@ class Fleet(Grid):
     @property
     def run(self) -> Any:
         return SimpleNamespace(run_id=RUN)
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nodes keep on disk stays within the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture(autouse=True)

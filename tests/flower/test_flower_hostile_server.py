@@ -11,11 +11,14 @@ from flwr.app import ConfigRecord, Message, RecordDict
 import skelmix as sk
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.flower import ClientPolicy, SecureGrid
-from skelmix.flower.records import RECORD, Answer, Request, plan_digest
+from skelmix.flower.records import RECORD, Answer, Request
+from skelmix.rounds.context import round_context
 from skelmix.secagg import messages
 from skelmix.secagg.keys import Identity
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
+
+RUN = 7
 
 
 @pytest.fixture
@@ -30,7 +33,8 @@ def hostile(fleet, plan, arrays):
 
         def ask(self, node, parts, *, text=None, digest=None, raw=None):
             text = self.text if text is None else text
-            request = Request(digest or plan_digest(text), parts, text).signed_by(self.identity, 7, node)
+            digest = self.digest_of(text) if digest is None else digest
+            request = Request(digest, parts, text).signed_by(self.identity, RUN, node)
             content = RecordDict({"arrays": arrays})
             content[RECORD] = request.to_record() if raw is None else raw
             message = Message(content, dst_node_id=node, message_type="train")
@@ -38,6 +42,12 @@ def hostile(fleet, plan, arrays):
             if reply.has_error():
                 return reply.error.reason
             return Answer.from_content(reply.content)
+
+        def digest_of(self, text):
+            try:
+                return sk.Plan.from_json(text).digest()
+            except InvalidInput:
+                return self.plan.digest()
 
         def keys(self, count=4):
             return {
@@ -50,6 +60,7 @@ def hostile(fleet, plan, arrays):
                 self.plan.mechanism.bits,
                 threshold,
                 full_graph=changes.pop("full_graph", True),
+                context=round_context(self.plan.digest(), round, RUN),
                 **changes,
             )
             server = Server(settings, round=round)
@@ -141,6 +152,13 @@ def test_another_plan_in_the_middle_of_a_run_is_refused(hostile, planned):
     server.keys()
     other = planned(rounds=2)
     assert "changed the plan" in server.ask(1, {"advertise": b""}, text=other.to_json())
+
+
+def test_a_request_that_names_another_plan_than_it_carries_is_refused(hostile, planned):
+    server = hostile()
+    other = planned(rounds=2)
+    answer = server.ask(1, {"advertise": b""}, text=other.to_json(), digest=server.plan.digest())
+    assert "another plan than it carries" in answer
 
 
 def test_a_request_without_a_known_plan_is_refused(hostile):
@@ -277,10 +295,10 @@ def test_a_signed_grid_serves_clients_that_pinned_it(fleet, plan, arrays):
     "record",
     [
         ConfigRecord({}),
-        ConfigRecord({"version": 2, "digest": "0"}),
-        ConfigRecord({"version": 1, "digest": b"0"}),
-        ConfigRecord({"version": 1, "digest": "0", "masked": "text"}),
-        ConfigRecord({"version": 1, "digest": "0", "surprise": b""}),
+        ConfigRecord({"version": 3, "digest": "0"}),
+        ConfigRecord({"version": 2, "digest": b"0"}),
+        ConfigRecord({"version": 2, "digest": "0", "masked": "text"}),
+        ConfigRecord({"version": 2, "digest": "0", "surprise": b""}),
     ],
 )
 def test_malformed_requests_are_refused(hostile, record):

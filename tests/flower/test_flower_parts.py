@@ -15,7 +15,7 @@ from skelmix.flower import ClientPolicy, dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
 from skelmix.flower.coordinator import Coordinator
 from skelmix.flower.draw import draw
-from skelmix.flower.node_state import Memory
+from skelmix.flower.node_state import Memory, contribution_store
 from skelmix.flower.records import RECORD, Request
 
 
@@ -113,12 +113,13 @@ def test_too_few_nodes_for_the_sampling_rate_fail_the_round():
 SOUND = {
     "mechanism": {"bits": 8, "dimension": 4},
     "rounds": 1,
-    "cohort": {"expected": 4, "population": 4, "sampling": "none"},
+    "cohort": {"kind": "cohort", "expected": 4, "population": 4, "sampling": "none"},
 }
 
 
 def test_a_sound_memory_is_read():
-    facts = Memory(RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), "words": 4})})).plan_facts()
+    state = RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), "words": 4})})
+    facts = Memory(state, contribution_store({}, 7)).plan_facts()
     assert (facts.rounds, facts.words, facts.bits, facts.dimension) == (1, 4, 8, 4)
 
 
@@ -140,7 +141,7 @@ def test_a_sound_memory_is_read():
 def test_a_damaged_memory_is_named_and_not_used(name, value, read):
     state = RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), name: value})})
     with pytest.raises(CorruptState, match="damaged"):
-        read(Memory(state))
+        read(Memory(state, contribution_store({}, 7)))
 
 
 def test_a_version_that_is_not_a_number_is_not_the_version():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import importlib.util
 import io
 import json
@@ -25,22 +24,29 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer, which Flower loads, uses a name of old
     from flwr.app import ConfigRecord, RecordDict
 
+from fuzz.state_files import (
+    SCRATCH,
+    contributions_text,
+    ledger_text,
+    open_ledger,
+    read_contributions,
+    seal_contributions,
+    seal_ledger,
+)
 from skelmix.cli.rows import open_rows
 from skelmix.datasets.idx import parse_idx, read_idx
 from skelmix.encoding.wrapping import pack, unpack
 from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixError
 from skelmix.flower.node_state import Memory
 from skelmix.flower.records import RECORD, Answer, Request
-from skelmix.planning import Plan
-from skelmix.rounds.ledger import Ledger
+from skelmix.planning import Plan, plans
+from skelmix.rounds.contributions import ContributionStore
 from skelmix.secagg import messages, stored
 from skelmix.secagg.client import Client
 from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import KeyPair
 from skelmix.secagg.settings import Phase
 from skelmix.studies.rows import read
-
-SCRATCH = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())  # no disk
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ def _file(suffix: str, reader: Callable[[Path], object], data: bytes) -> object:
         return reader(path)
     finally:
         path.unlink()
+        path.with_name(path.name + ".lock").unlink(missing_ok=True)
 
 
 def _examples() -> dict[type[messages.Message], messages.Message]:
@@ -80,7 +87,7 @@ def _examples() -> dict[type[messages.Message], messages.Message]:
         type(message): message
         for message in (
             messages.Advertisement(7, key, key, signature),
-            messages.ShareRequest(session, 1, 9, 8, 2, 0, False, 2, 1, 2, key, key, 0, peers),
+            messages.ShareRequest(session, 1, 9, 8, 2, 0, False, b"c", 2, 1, 2, key, key, 0, peers),
             messages.Shares(session, 1, 0, key, key, ((1, sealed),), b""),
             messages.MaskRequest(session, 1, b"\x03", ((1, key, sealed),)),
             messages.MaskedInput(session, 1, 0, bytes(range(9)), b""),
@@ -101,30 +108,6 @@ def _any_message(data: bytes) -> None:
 
 
 EXAMPLES = _examples()
-
-
-def _ledger_text(rounds: int) -> bytes:
-    path = SCRATCH / f"skelmix-fuzz-{os.getpid()}-example"
-    path.unlink(missing_ok=True)
-    ledger = Ledger(path, plan_digest="a" * 64, budget=4)
-    for number in range(rounds):
-        ledger.charge(number)
-    ledger.close()
-    data = path.read_bytes()
-    path.unlink()
-    return data
-
-
-def _open_ledger(path: Path) -> None:
-    ledger = Ledger(path, plan_digest="a" * 64, budget=4)
-    ledger.close()
-    assert 0 <= ledger.charged <= 4
-
-
-def _seal_ledger(data: bytes) -> bytes:
-    """Each line with the digest of what it now says."""
-    bodies = [line.rpartition(b"\t")[0] for line in data.split(b"\n") if line]
-    return b"".join(body + b"\t" + hashlib.sha256(body).hexdigest().encode() + b"\n" for body in bodies)
 
 
 def _restore(data: bytes) -> None:
@@ -196,7 +179,9 @@ def _answer(data: bytes) -> None:
 
 
 def _memory(data: bytes) -> None:
-    memory = Memory(RecordDict({RECORD: _record(data)}))
+    memory = Memory(
+        RecordDict({RECORD: _record(data)}), ContributionStore(SCRATCH / "skelmix-fuzz-nowhere", run=7)
+    )
     assert type(memory.plan_digest) is str
     assert type(memory.last_round) is int
     assert type(memory.secrets) is bytes
@@ -210,10 +195,11 @@ def _memory(data: bytes) -> None:
 def _node_state() -> bytes:
     state, joined = RecordDict(), JoinedRounds()
     joined.join(b"s" * 16, 1)
-    memory = Memory(state)
-    memory.channel()
-    memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
-    memory.spend(1)
+    with tempfile.TemporaryDirectory() as directory:
+        memory = Memory(state, ContributionStore(Path(directory), run=7))
+        memory.channel()
+        memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
+        memory.spend(1)
     memory.join(1, 4, joined)
     memory.keep(b"secrets")
     return _packed(state.config_records[RECORD])
@@ -221,13 +207,11 @@ def _node_state() -> bytes:
 
 def _unproved() -> Callable[[bytes], object]:
     """`Plan.from_json` in a copy of its module that proves no claim: parsing and the checks of the fields."""
-    spec = importlib.util.spec_from_file_location(
-        "fuzzed_plan", sys.modules["skelmix.planning.planner"].__file__
-    )
+    spec = importlib.util.spec_from_file_location("fuzzed_plan", plans.__file__)
     module = sys.modules["fuzzed_plan"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.claim = lambda *args, **named: SimpleNamespace(epsilon=0.0)
-    module.predicted = module.central_multiplier = lambda *args: 1.0
+    module.privacy_report = lambda *args, **named: SimpleNamespace(epsilon=0.0)
+    module.central_multiplier = lambda *args: 1.0
     return module.Plan.from_json
 
 
@@ -235,6 +219,7 @@ PLAN = {
     "format": 1,
     "target": {"epsilon": 3.0, "delta": 1e-5},
     "cohort": {
+        "kind": "cohort",
         "expected": 10,
         "population": 10,
         "dropout_tolerance": 0.0,
@@ -306,10 +291,17 @@ DECODERS = {
         Decoder("flower-memory", _memory, (_node_state(),), (CorruptState, NotARecord)),
         Decoder(
             "ledger",
-            partial(_file, ".jsonl", _open_ledger),
-            (_ledger_text(0), _ledger_text(3)),
+            partial(_file, ".jsonl", open_ledger),
+            (ledger_text(0), ledger_text(3)),
             (CorruptState,),
-            _seal_ledger,
+            seal_ledger,
+        ),
+        Decoder(
+            "contributions",
+            partial(_file, ".json", read_contributions),
+            (contributions_text(),),
+            (CorruptState,),
+            seal_contributions,
         ),
         Decoder("idx", parse_idx, (_idx(), _idx(3), _idx(1, 9)), (CorruptState,)),
         Decoder(

@@ -36,7 +36,7 @@ def cast(n: int, settings: Settings, *, round: int = 0) -> tuple[Server, dict[in
             identity=identities[p],
             trusted=trusted,
             attendance=JoinedRounds(),
-            least=settings,
+            minimum_settings=settings,
         )
         for p in numbers
     }

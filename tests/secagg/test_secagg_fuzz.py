@@ -104,7 +104,10 @@ class Net:
 
     def restart(self, p: int) -> None:
         old = self.clients[p]
-        kept = {name: getattr(old, f"_{name}") for name in ("identity", "trusted", "attendance", "least")}
+        kept = {
+            name: getattr(old, f"_{name}")
+            for name in ("identity", "trusted", "attendance", "minimum_settings")
+        }
         fresh = Client(p, old._channel, **kept)
         fresh.restore(old.secret_state())
         self.clients[p] = fresh

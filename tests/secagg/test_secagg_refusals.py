@@ -263,9 +263,8 @@ def test_settings_that_break_a_rule_are_refused_by_the_client_whatever_the_serve
         {"participants": 5},
         {"index": 1},
         {"dimension": 5},
-        {"round": 1},
-        {"graph_seed": bytes(32)},
-        {"transcript": bytes(32)},
+        {"context": b"another plan"},
+        {"roster": bytes(32)},
         {"bits": 0},
         {"threshold": 0},
     ):
@@ -333,12 +332,12 @@ def test_the_participant_s_own_policy_has_the_last_word():
     refuses(PolicyViolation, lambda: clients[10].share(requests[10], accept=policy), clients[10].secret_state)
 
 
-def insisting(server: Server, least: Settings | None, n: int) -> tuple[Client, bytes]:
+def insisting(server: Server, minimum: Settings | None, n: int) -> tuple[Client, bytes]:
     """The first of n clients of the malicious model, with its own rules, and the request that it gets."""
     _, clients = cast(n, Settings(4, 8, n, malicious=True))
     for client in clients.values():
         server.advertise(client.advertise())
-        client._least = least
+        client._minimum_settings = minimum
     return clients[10], server.close_advertise()[10]
 
 
@@ -369,6 +368,7 @@ def test_a_threshold_of_two_in_fifty_is_refused():
         ({"colluding": 1}, "against 1"),
         ({"dimension": 5}, "4 words of 8 bits"),
         ({"bits": 7}, "4 words of 8 bits"),
+        ({"context": b"plan A, round 0"}, "same plan"),
     ],
 )
 def test_a_round_weaker_than_the_participant_s_rules_is_refused(stronger, message):
@@ -382,7 +382,7 @@ def test_a_round_weaker_than_the_participant_s_rules_is_refused(stronger, messag
 
 def test_an_honest_but_curious_round_asks_for_nothing_but_holds_what_was_asked_for():
     _, clients, requests = up_to("share", CURIOUS)
-    clients[11]._least = replace(CURIOUS, malicious=True)
+    clients[11]._minimum_settings = replace(CURIOUS, malicious=True)
     with pytest.raises(UnsafeRequest, match="malicious"):
         clients[11].share(requests[11])
     clients[10].share(requests[10])
@@ -404,7 +404,7 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
 
         def __init__(self, client):
             self.long_lived = (client.participant, client._channel, client._identity, client._trusted)
-            self.least = client._least
+            self.minimum = client._minimum_settings
             self.joined = None if client._attendance is None else client._attendance.to_bytes()
             self.state = client.secret_state()
 
@@ -418,7 +418,7 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
                 identity=identity,
                 trusted=trusted,
                 attendance=attendance,
-                least=self.least,
+                minimum_settings=self.minimum,
             )
             client.restore(self.state)
 

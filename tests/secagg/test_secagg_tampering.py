@@ -11,7 +11,7 @@ from skelmix.secagg import messages
 from skelmix.secagg.settings import Settings
 
 N, D = 3, 3
-SETTINGS = Settings(dimension=D, bits=6, threshold=2, malicious=True)
+SETTINGS = Settings(dimension=D, bits=6, threshold=2, malicious=True, context=b"plan, round")
 VECTORS = np.array([[1, 2, 3], [10, 20, 30], [60, 61, 62]], np.uint8)
 KINDS = {
     "advertise answer": messages.Advertisement,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from skelmix.errors import CorruptState
-from skelmix.rounds.ledger import write_atomically
+from skelmix.rounds.files import write_atomically
 
 _HEAD = b"skelmix checkpoint 1\n"  # then the SHA-256 of the rest, then what torch wrote
 

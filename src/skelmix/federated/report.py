@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from skelmix.errors import MissingExtra
 from skelmix.planning import privacy_report
-from skelmix.rounds.ledger import storing, write_atomically
+from skelmix.rounds.files import storing, write_atomically
 
 if TYPE_CHECKING:
     from skelmix.federated.trainer import Record, RunResult, Trainer

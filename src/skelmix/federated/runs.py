@@ -26,7 +26,7 @@ from skelmix.federated.recipes import (
 )
 from skelmix.federated.trainer import Callback, RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
-from skelmix.rounds.ledger import storing, write_atomically
+from skelmix.rounds.files import storing, write_atomically
 
 if TYPE_CHECKING:
     from skelmix.planning import Plan

@@ -29,7 +29,9 @@ from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
 from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_sum
-from skelmix.rounds.ledger import Ledger, RunLock, storing, write_atomically
+from skelmix.rounds.files import storing, write_atomically
+from skelmix.rounds.ledger import Ledger
+from skelmix.rounds.locks import FileLock
 from skelmix.rounds.sampling import draw_cohort, poisson
 from skelmix.validation import fraction, one_of, whole
 
@@ -136,7 +138,7 @@ class Trainer:
         self.private = entropy is None or isinstance(entropy, SystemEntropy)
         self._entropy = entropy or system_entropy()
         self._root = self._entropy.bytes(32)
-        self._lock: RunLock | None = None
+        self._lock: FileLock | None = None
         self._directory = None if run_directory is None else Path(run_directory)
         self.ledger = self._open_directory(resuming)
 
@@ -319,12 +321,12 @@ class Trainer:
 
     def _open_directory(self, resuming: bool) -> Ledger:
         text = self.plan.to_json()
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        digest = self.plan.digest()
         if self._directory is None:
             return Ledger(None, plan_digest=digest, budget=self.plan.rounds, private=self.private)
         with storing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock = RunLock(self._directory)
+        self._lock = FileLock(self._directory / "run.lock", subject=self._directory)
         try:
             stored, path = self._directory / "plan.json", self._directory / "ledger.jsonl"
             if not resuming:
@@ -337,7 +339,6 @@ class Trainer:
                 raise CorruptState(
                     f"{path} is missing: what this run has spent is unknown; start another run, elsewhere"
                 )
-            digest = hashlib.sha256(stored.read_bytes()).hexdigest()
             ledger = Ledger(path, plan_digest=digest, budget=self.plan.rounds, private=self.private)
         except BaseException:
             self._lock.close()

@@ -16,11 +16,12 @@ from flwr.serverapp import Grid
 
 from skelmix.errors import InvalidInput, PolicyViolation, RoundFailed
 from skelmix.flower.draw import draw
-from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request, plan_digest
+from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request
 from skelmix.flower.rounds import Prepared, SecureRound
 from skelmix.flower.waves import Enough, Outcome, Waiting, exchange
 from skelmix.noise.entropy import system_entropy
 from skelmix.planning import Plan
+from skelmix.rounds.context import round_context
 from skelmix.secagg.keys import Identity
 from skelmix.secagg.messages import SESSION_BYTES
 
@@ -45,7 +46,7 @@ class Coordinator:
     ) -> None:
         self._grid, self._plan = grid, plan
         self._text = plan.to_json()
-        self.digest = plan_digest(self._text)
+        self.digest = plan.digest()
         self._identity, self._malicious, self._sparse = identity, malicious, sparse
         self._waiting = waiting
         self._keys: dict[int, bytes] = {}  # node -> its advertisement
@@ -63,7 +64,7 @@ class Coordinator:
         if not nodes <= set(self._keys):
             self._advertise(nodes, like)
         self._session = system_entropy().bytes(SESSION_BYTES)  # no client joins a round of a session twice
-        secure = self._new_round(round_number, self._draw(nodes) & set(self._keys))
+        secure = self._new_round(round_number, self._draw(nodes) & set(self._keys), like)
         outcome = self._wave(
             {node: {SHARE: data} for node, data in secure.requests.items()}, like, secure.enough
         )
@@ -108,13 +109,14 @@ class Coordinator:
             )
         return draw(plan.cohort.roster, nodes)
 
-    def _new_round(self, round_number: int, cohort: set[int]) -> SecureRound:
+    def _new_round(self, round_number: int, cohort: set[int], like: Message) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}
         return SecureRound.start(
             self._plan,
             round_number,
             keys,
             session=self._session,
+            context=round_context(self.digest, round_number, like.metadata.run_id),
             malicious=self._malicious,
             sparse=self._sparse,
         )
@@ -157,7 +159,7 @@ class Coordinator:
             secure.take(CONSISTENCY, outcome)
             secure.close_consistency()
         parts: Parts = {node: {UNMASK: data} for node, data in secure.requests.items()}
-        ahead = None if following is None else self._ahead(following, secure)
+        ahead = None if following is None else self._ahead(following, secure, like)
         if ahead is not None:
             for node, data in ahead.requests.items():
                 parts.setdefault(node, {})[SHARE] = data
@@ -177,7 +179,7 @@ class Coordinator:
                 log.warning("keys for round %d could not be shared ahead: %s", ahead.round, error)
         return secure.close_unmask()
 
-    def _ahead(self, round_number: int, secure: SecureRound) -> SecureRound | None:
+    def _ahead(self, round_number: int, secure: SecureRound, like: Message) -> SecureRound | None:
         """The next round, for a cohort drawn now; None when that must wait for the strategy's proposal.
 
         Nodes that fell silent in this very round sit the next one out: waiting for them would hold up all.
@@ -185,7 +187,7 @@ class Coordinator:
         lost = set(secure.roster) - set(secure.survivors)
         there = set(self._grid.get_node_ids()) & set(self._keys) - lost
         try:
-            return self._new_round(round_number, self._draw(there))
+            return self._new_round(round_number, self._draw(there), like)
         except (RoundFailed, InvalidInput):
             return None
 

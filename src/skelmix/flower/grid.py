@@ -57,7 +57,8 @@ class SecureGrid(Grid):
 
     ledger: a `Ledger`, or the path of its file; by default it is kept in memory. Every round is charged
       before a client is asked to train, opened or not. With a ledger file a new run goes on where the last
-      one stopped; `BudgetExhausted` is raised when the plan's rounds are used up.
+      one stopped; `BudgetExhausted` is raised when the plan's rounds are used up. The file is locked until
+      `close` or the end of the process: a second server with the same ledger fails at once.
     identity: the server's signing key, for clients that pinned its public half.
     malicious: secure the rounds against a malicious aggregator too: one more wave a round; every client
       needs an identity and the others' public keys.
@@ -109,6 +110,10 @@ class SecureGrid(Grid):
         self.history: list[RoundRecord] = []
         self._weight_key = weight_key
         self._dtypes: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Release the ledger's file for another server; no more rounds are run here."""
+        self.ledger.close()
 
     # what a strategy calls
 

@@ -17,7 +17,7 @@ from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordD
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
 from skelmix.flower.app_results import METRICS, call_app, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
-from skelmix.flower.node_state import Memory
+from skelmix.flower.node_state import Memory, contribution_store
 from skelmix.flower.policy import ClientPolicy
 from skelmix.flower.records import (
     ADVERTISE,
@@ -31,8 +31,9 @@ from skelmix.flower.records import (
     UNMASK,
     Answer,
     Request,
-    plan_digest,
 )
+from skelmix.rounds.context import round_context
+from skelmix.secagg import checks
 from skelmix.secagg.client import Client
 from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.messages import ShareRequest
@@ -98,7 +99,7 @@ class _Participant:
     def __init__(self, policy: ClientPolicy, context: Context) -> None:
         self.policy = policy.narrowed(context.node_config)
         self.context = context
-        self.memory = Memory(context.state)
+        self.memory = Memory(context.state, contribution_store(context.node_config, context.run_id))
 
     def answer(self, message: Message, call_next: Call) -> Message:
         """Handle the parts of a request in their order; the answer tells for each what came of it."""
@@ -137,15 +138,17 @@ class _Participant:
             if request.digest != known:
                 raise PolicyViolation("the server changed the plan in the middle of the run")
             return
-        if not request.plan or plan_digest(request.plan) != request.digest:
+        if not request.plan:
             raise ProtocolError("the request names a plan that this client was not given; advertise first")
         from skelmix.planning import (
             Plan,  # the proof loads all of the accounting: once a run, not once a message
         )
 
         plan = Plan.from_json(request.plan)
+        if plan.digest() != request.digest:
+            raise ProtocolError("the request names another plan than it carries: refused")
         self.policy.check_plan(plan)
-        self.memory.keep_plan(request.plan, request.digest, plan.mechanism.coordinates)
+        self.memory.keep_plan(plan.to_json(), plan.digest(), plan.mechanism.coordinates)
 
     def _simple(self, name: str, data: bytes) -> bytes:
         """Every phase but the one that trains."""
@@ -172,6 +175,8 @@ class _Participant:
 
         def accept(asked: ShareRequest) -> None:
             nonlocal joined
+            own = round_context(self.memory.plan_digest, asked.round, self.context.run_id)
+            checks.same_context(asked, own)
             if (asked.dimension, asked.bits) != (facts.words, facts.bits):
                 raise PolicyViolation(
                     f"the round is for {asked.dimension} words of {asked.bits} bits, the plan is not"
@@ -179,7 +184,8 @@ class _Participant:
             if not self.memory.last_round < asked.round < facts.rounds:
                 raise PolicyViolation(
                     f"round {asked.round} was asked for: the last one that this client has spent is "
-                    f"{self.memory.last_round}, and the plan pays for {facts.rounds}, counted from 0"
+                    f"{self.memory.last_round}, and the plan pays for {facts.rounds}, counted from 0; give "
+                    "SuperNodes on one machine different node-configs, or a skelmix-state directory each"
                 )
             joined = asked.round, self.policy.check_round(asked, facts.cohort)
 

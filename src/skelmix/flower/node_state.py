@@ -1,13 +1,17 @@
 """What a node remembers between two messages of a run, in Flower's `context.state`: it never leaves the node.
 
 The run's channel key and plan stay for the whole run; the secrets of a round are replaced after every phase
-and erased when the round is over. They are held by the SuperNode process, in memory.
+and erased when the round is over. They are held by the SuperNode process, in memory. Which plan was accepted
+and which rounds were answered is on the node's disk too (`ContributionStore`): a SuperNode that is started
+anew within a run goes on with later rounds, and repeats none.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
@@ -15,6 +19,9 @@ from flwr.app import ConfigRecord, RecordDict
 from skelmix.errors import CorruptState, InvalidInput
 from skelmix.flower.records import RECORD
 from skelmix.planning import Cohort
+from skelmix.planning.digest import json_digest
+from skelmix.planning.silos import contributors_from_dict
+from skelmix.rounds.contributions import ContributionStore, default_directory
 from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import KeyPair
 from skelmix.validation import whole
@@ -42,13 +49,23 @@ def _damaged(name: str) -> CorruptState:
     return CorruptState(f"the node's stored {name} is damaged: restart the run")
 
 
+def contribution_store(node_config: Mapping[str, Any], run: int) -> ContributionStore:
+    """Where the node keeps what it has given to a run: in the directory `skelmix-state` of its node-config,
+    else in one named after the rest of it, which a restart does not change as it may the node's number."""
+    if chosen := node_config.get("skelmix-state"):
+        return ContributionStore(Path(str(chosen)), run)
+    own = {name: value for name, value in node_config.items() if not name.startswith("skelmix-")}
+    return ContributionStore(default_directory(json_digest("node", own)[:16]), run)
+
+
 class Memory:
     """A typed view of one `ConfigRecord` in a node's state; every change is written through at once.
 
     Reading what is not of the right kind raises `CorruptState`.
     """
 
-    def __init__(self, state: RecordDict) -> None:
+    def __init__(self, state: RecordDict, store: ContributionStore) -> None:
+        self._store = store
         if RECORD not in state.config_records:
             state[RECORD] = ConfigRecord()
         self._record = state.config_records[RECORD]
@@ -66,8 +83,8 @@ class Memory:
 
     @property
     def last_round(self) -> int:
-        """The last round for which a vector was made; -1 before the first."""
-        return int(self._get("last-round", int, -1))
+        """The last round for which a vector was made, before or after a restart; -1 before the first."""
+        return max(int(self._get("last-round", int, -1)), self._store.read().last_round)
 
     @property
     def secrets(self) -> bytes:
@@ -97,7 +114,9 @@ class Memory:
         return JoinedRounds.from_bytes(data) if data else JoinedRounds()
 
     def keep_plan(self, text: str, digest: str, words: int) -> None:
-        """Only after its claim was proved and the policy agreed."""
+        """Only after its claim was proved and the policy agreed; `PolicyViolation` if the node had another
+        plan in this run, before a restart."""
+        self._store.accept(digest)
         self._record["plan"], self._record["digest"], self._record["words"] = text, digest, words
 
     def plan_facts(self) -> PlanFacts:
@@ -107,7 +126,7 @@ class Memory:
             fields = data["mechanism"]
             whole(1, rounds=data["rounds"], bits=fields["bits"], dimension=fields["dimension"])
             return PlanFacts(
-                cohort=Cohort(**data["cohort"]),
+                cohort=contributors_from_dict(data["cohort"]).roster,
                 rounds=data["rounds"],
                 words=self._get("words", int, 0),
                 bits=fields["bits"],
@@ -121,6 +140,7 @@ class Memory:
         """From now on no vector is made for this round or an earlier one."""
         if round_number <= self.last_round:
             raise CorruptState(f"round {round_number} was already spent")
+        self._store.spend(round_number)
         self._record["last-round"] = round_number
 
     def join(self, round_number: int, size: int, attendance: JoinedRounds) -> None:

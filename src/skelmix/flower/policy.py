@@ -25,6 +25,7 @@ _NODE_KEYS = {
     "skelmix-max-population",
     "skelmix-min-cohort",
     "skelmix-server-identity",
+    "skelmix-state",
 }
 
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
@@ -112,9 +113,9 @@ class ClientPolicy:
 
         Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-epsilon-round,
         skelmix-max-delta, skelmix-max-population, skelmix-min-cohort, skelmix-server-identity
-        (hexadecimal). The population is the operator's to state, where the app states none. Another key that
-        begins with skelmix-, or a value that is none, raises `InvalidInput`: a limit that was meant must not
-        be missed.
+        (hexadecimal), and skelmix-state, the directory in which the node keeps which rounds it has answered.
+        The population is the operator's to state, where the app states none. Another key that begins with
+        skelmix-, or a value that is none, raises `InvalidInput`: a limit that was meant must not be missed.
         """
         asked = {key: value for key, value in node_config.items() if key.startswith("skelmix-")}
         if unknown := asked.keys() - _NODE_KEYS:

@@ -7,7 +7,6 @@ by one, in the order of `PARTS`, so that a refused part does not take an answere
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
 from flwr.app import ConfigRecord, RecordDict
@@ -16,7 +15,7 @@ from skelmix.errors import ProtocolError
 from skelmix.secagg.keys import Identity, framed, number, verify
 
 RECORD = "skelmix"
-VERSION = 1
+VERSION = 2
 ADVERTISE, CONSISTENCY, UNMASK, SHARE, MASKED = "advertise", "consistency", "unmask", "share", "masked"
 PARTS = (ADVERTISE, CONSISTENCY, UNMASK, SHARE, MASKED)
 """The phases, in the order in which a client handles them when they come in one message."""
@@ -27,15 +26,10 @@ REFUSED_CODE = 4501
 POLICY_PREFIX = "policy: "
 
 
-def plan_digest(text: str) -> str:
-    """SHA-256 of a plan's JSON, in hexadecimal: how both sides name a plan."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Request:
-    """Server to client. `parts`: phase -> the server's message of that phase. `plan` only when the client
-    may not have it.
+    """Server to client. `digest`: the plan's. `parts`: phase -> the server's message of that phase. `plan`
+    only when the client may not have it.
     """
 
     digest: str

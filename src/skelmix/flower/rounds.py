@@ -32,6 +32,7 @@ class SecureRound:
         keys: Mapping[int, bytes],
         *,
         session: bytes,
+        context: bytes,
         malicious: bool,
         sparse: bool,
     ) -> SecureRound:
@@ -50,6 +51,7 @@ class SecureRound:
             cohort.colluding,
             malicious,
             full_graph=not sparse,
+            context=context,
         )
         server = Server(settings, round=round_number, session=session)
         for node, data in keys.items():

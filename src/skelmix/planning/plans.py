@@ -13,6 +13,7 @@ from skelmix.errors import InvalidInput, SkelmixError
 from skelmix.mechanisms import Mechanism, mechanism_from_dict
 from skelmix.planning.central import central_multiplier
 from skelmix.planning.cohort import Cohort
+from skelmix.planning.digest import json_digest
 from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.report import PrivacyReport
 from skelmix.planning.silos import Silos, contributors_from_dict
@@ -190,20 +191,29 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as text; `Plan.from_json` reads it."""
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "target": asdict(self.target),
-                "cohort": self.cohort.to_dict(),
-                "rounds": self.rounds,
-                "alignment": self.alignment,
-                "mechanism": self.mechanism.to_dict(),
-                "bound": self.report.bound,
-                "slack": self.slack,
-                "epsilon": self.report.epsilon,
-            },
-            sort_keys=True,
-        )
+        return json.dumps(self._choices() | {"epsilon": self.report.epsilon}, sort_keys=True)
+
+    def digest(self) -> str:
+        """The name of this plan, 64 hexadecimal digits: equal plans have it in common, and no others.
+
+        It covers all that encoding, noise, threshold and accounting read, the rotation seed included. Report
+        and predictions follow from these, so they are left out: a machine whose floating point differs in
+        the last place agrees on the plan. Participants compare it before they join a round.
+        """
+        return json_digest("plan", self._choices())
+
+    def _choices(self) -> dict[str, Any]:
+        """What was chosen, as plain data: all else in a plan is computed from it."""
+        return {
+            "format": FORMAT,
+            "target": asdict(self.target),
+            "cohort": self.cohort.to_dict(),
+            "rounds": self.rounds,
+            "alignment": self.alignment,
+            "mechanism": self.mechanism.to_dict(),
+            "bound": self.report.bound,
+            "slack": self.slack,
+        }
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skelmix.encoding.clipping import sum_of_squares
 from skelmix.errors import RoundFailed
 from skelmix.noise.entropy import Entropy
+from skelmix.rounds.context import round_context
 
 if TYPE_CHECKING:
     from skelmix.mechanisms import EncodeStats, Mechanism
@@ -136,5 +137,6 @@ def _through_protocol(
         colluding=plan.cohort.roster.colluding,
         dropouts={"masked": range(len(messages), sampled)},
         round=round,
+        context=round_context(plan.digest(), round),
         entropy=entropy,
     )

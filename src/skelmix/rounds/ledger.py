@@ -8,17 +8,16 @@ understate it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput, StorageFailed
+from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
 from skelmix.noise.entropy import system_entropy
+from skelmix.rounds.files import storing, write_atomically
+from skelmix.rounds.locks import FileLock
 from skelmix.validation import whole
 
 _START = "0" * 64
@@ -47,67 +46,14 @@ def _parse(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
     return (content, digest[:-1].decode()) if follows else None
 
 
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Failures of the operating system within the block become `StorageFailed`, naming the path."""
-    try:
-        yield
-    except StorageFailed:
-        raise
-    except OSError as error:
-        raise StorageFailed(
-            f"{path} could not be written ({error.strerror or error}): free space or correct the rights, "
-            "then resume; nothing of the round was released"
-        ) from error
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a new or renamed name in the directory survive a power failure."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file: a reader, even after a crash, sees the old content or the new one, never a mixture."""
-    temporary = path.with_name(path.name + ".tmp")
-    with storing(path):
-        with temporary.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
-
-
-class RunLock:
-    """Holds a run directory for this process; a second process is refused. Released on close, exit or
-    kill."""
-
-    def __init__(self, directory: Path) -> None:
-        with storing(directory):
-            self._file = (directory / "run.lock").open("a")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
-            raise CorruptState(
-                f"{directory} is in use by another process, or by a Trainer that is still open: wait for "
-                "the one, close() the other, or choose another directory"
-            ) from error
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class Ledger:
     """Rounds charged to one plan. `path=None` keeps them in memory only, for simulations that are not
     resumed.
 
     `charged` counts the rounds started so far, `budget` those that the plan paid for. Opening a file that is
-    damaged before its last line, or that belongs to another plan or budget, raises `CorruptState`.
+    damaged before its last line, or that belongs to another plan or budget, raises `CorruptState`; so does
+    one that is open elsewhere: a ledger is locked from here to `close`, for two that charge one file would
+    spend its budget twice. The lock of a process that died is no hindrance.
 
     Example:
 
@@ -120,11 +66,12 @@ class Ledger:
     def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
         whole(1, budget=budget)
         self._file: int | None = None
+        self._lock: FileLock | None = None
         self.budget, self.charged, self.heads = budget, 0, [_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
-        self._path = path
-        if path is not None:
-            self._open(path)
+        self._path = None if path is None else path.resolve()  # one lock, whatever the name it goes by
+        if self._path is not None:
+            self._lock_and_open(self._path)
 
     @property
     def remaining(self) -> int:
@@ -152,16 +99,20 @@ class Ledger:
         self.charged += 1
 
     def close(self) -> None:
-        """Release the file; a closed ledger cannot be charged."""
+        """Release the file and its lock; a closed ledger cannot be charged."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _append(self, path: Path, line: bytes) -> None:
-        if self._file is None:
+        if self._file is None or self._lock is None:
             raise CorruptState(
                 "the ledger is closed (a write failed, or the run ended): resume the run to read it again"
             )
+        self._lock.check()
         try:
             with storing(path):
                 if os.write(self._file, line) != len(line):
@@ -169,6 +120,14 @@ class Ledger:
                 os.fsync(self._file)
         except BaseException:
             self.close()  # what is on disk is unknown now: only reading it again can tell
+            raise
+
+    def _lock_and_open(self, path: Path) -> None:
+        self._lock = FileLock(path.with_name(path.name + ".lock"), subject=path)
+        try:
+            self._open(path)
+        except BaseException:
+            self.close()
             raise
 
     def _open(self, path: Path) -> None:

@@ -13,6 +13,7 @@ from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.planning import Plan, PrivacyReport
+from skelmix.rounds.context import round_context
 from skelmix.validation import real_vectors
 
 
@@ -106,6 +107,8 @@ def private_sum(
             threshold=threshold,
             participants=cohort.expected,
             colluding=cohort.colluding,
+            round=round,
+            context=round_context(plan.digest(), round),
         )
     else:
         total = mechanism.encode_sum(iter(watched), round=round, shares=shares)

@@ -15,13 +15,12 @@ from skelmix.secagg.settings import Settings
 
 def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
     """Settings and graph of a request, judged as they stand: the work is bounded by the bytes received."""
-    asked = Graph(request.participants, request.degree, request.share_threshold)
-    if len(request.neighbourhood) != asked.degree + 1:
-        raise MalformedMessage(f"{len(request.neighbourhood)} neighbours shown, the degree is {asked.degree}")
-    try:
-        settings = Settings(
-            request.dimension, request.bits, request.threshold, request.colluding, request.malicious
+    if len(request.neighbourhood) != request.degree + 1:
+        raise MalformedMessage(
+            f"{len(request.neighbourhood)} neighbours shown, the degree is {request.degree}"
         )
+    try:
+        settings, asked = rules.settings_of(request)
         if settings.allow(asked):
             return settings, asked
     except InvalidInput as error:
@@ -29,19 +28,29 @@ def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
     raise UnsafeRequest("degree and Shamir threshold do not keep what the settings promise")
 
 
-def keeps(request: ShareRequest, least: Settings) -> None:
+def same_context(request: ShareRequest, own: bytes) -> None:
+    """The round is for the plan, the round and the run that this participant encodes its vector under."""
+    if request.context != own:
+        raise UnsafeRequest(
+            "the context of the round is not this participant's: the others may hold another plan or round, "
+            "whose noise would not hide this vector; give everyone the same plan"
+        )
+
+
+def keeps(request: ShareRequest, minimum: Settings) -> None:
     """The round is for the participant's own vectors and no weaker than the rules it insists on."""
-    if (request.dimension, request.bits) != (least.dimension, least.bits):
+    same_context(request, minimum.context)
+    if (request.dimension, request.bits) != (minimum.dimension, minimum.bits):
         raise UnsafeRequest(
             f"the round is for {request.dimension} words of {request.bits} bits, "
-            f"this participant joins for {least.dimension} of {least.bits}"
+            f"this participant joins for {minimum.dimension} of {minimum.bits}"
         )
-    if request.threshold < least.threshold or request.colluding < least.colluding:
+    if request.threshold < minimum.threshold or request.colluding < minimum.colluding:
         raise UnsafeRequest(
             f"threshold {request.threshold} of {request.participants} against {request.colluding} colluders: "
-            f"this participant insists on {least.threshold} against {least.colluding}"
+            f"this participant insists on {minimum.threshold} against {minimum.colluding}"
         )
-    if least.malicious and not request.malicious:
+    if minimum.malicious and not request.malicious:
         raise UnsafeRequest("this participant joins only rounds secured against a malicious server")
 
 
@@ -59,19 +68,15 @@ def own_place(request: ShareRequest, graph: Graph, participant: int, channel_key
             raise UnsafeRequest("the roster lists a participant or a key twice")
 
 
-def roster_is_trusted(
-    request: ShareRequest, settings: Settings, graph: Graph, trusted: Mapping[int, bytes]
-) -> None:
-    """Malicious model: every key is signed by a trusted identity, and the transcript is of these keys."""
+def roster_is_trusted(request: ShareRequest, trusted: Mapping[int, bytes]) -> None:
+    """Malicious model: every key is signed by a trusted identity, and the digest is of these keys."""
     for _, participant, channel_key, identity_key, signature in request.neighbourhood:
         if trusted.get(participant) != identity_key:
             raise NotAuthentic(f"participant {participant} is listed under an identity that is not trusted")
         parts = advertisement_parts(participant, channel_key)
         verify(identity_key, signature, b"advertisement", *parts)
-    roster = request.neighbourhood  # the graph is full: everyone is in it
-    expected = rules.transcript(settings, request.session, request.round, graph, request.graph_seed, roster)
-    if expected != request.transcript:
-        raise NotAuthentic("the transcript is not that of the roster and the settings shown")
+    if rules.roster_digest(request.neighbourhood) != request.roster:  # the graph is full: everyone is in it
+        raise NotAuthentic("the roster's digest is not that of the participants shown")
 
 
 def delivered(request: ShareRequest, delivery: MaskRequest) -> dict[int, bytes]:
@@ -114,6 +119,6 @@ def all_agree(request: ShareRequest, signed: bytes, shown: UnmaskRequest, surviv
     if not distinct or len(signers) < request.threshold:
         raise UnsafeRequest(f"{len(signers)} agreements on the survivors, {request.threshold} are needed")
     identities = {peer[0]: peer[3] for peer in request.neighbourhood}
-    parts = survivors_parts(request.transcript, shown.survivors)
+    parts = survivors_parts(rules.transcript_of(request), shown.survivors)
     for index, signature in shown.agreements:
         verify(identities[index], signature, b"survivors", *parts)

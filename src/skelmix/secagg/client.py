@@ -45,9 +45,10 @@ class Client:
     channel: its long-lived X25519 key.
     identity, trusted, attendance: needed in the malicious model: the signing key, every participant's Ed25519
       public key as learnt from a source that the server does not control, and the rounds joined so far.
-    least: the weakest rules that this participant joins under: its own dimension and bits, the least
-      threshold and the least number of colluders. Mandatory in the malicious model, unless `share` gets
-      `accept`: what a malicious server says about its round is worth nothing.
+    minimum_settings: the weakest rules that this participant joins under: its own dimension, bits and
+      context, which the round must have exactly, and the smallest threshold and number of colluders.
+      Mandatory in the malicious model, unless `share` gets `accept`: what a malicious server says about its
+      round is worth nothing.
 
     Example (a whole round: see `Server`):
 
@@ -64,7 +65,7 @@ class Client:
         identity: Identity | None = None,
         trusted: Mapping[int, bytes] | None = None,
         attendance: JoinedRounds | None = None,
-        least: Settings | None = None,
+        minimum_settings: Settings | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         whole(0, 2**64 - 1, participant=participant)
@@ -74,7 +75,7 @@ class Client:
         self._identity = identity
         self._trusted = trusted
         self._attendance = attendance
-        self._least = least
+        self._minimum_settings = minimum_settings
         self._entropy = entropy or system_entropy()
         self._round: Round | None = None
         self._agreed = Secrets()  # channel secrets, kept for the next phase but never written out
@@ -93,9 +94,9 @@ class Client:
         """Draw this round's secrets and seal shares of them for the neighbours.
 
         `accept` sees the decoded request and raises (say `PolicyViolation`) when the participant does not
-        want such a round: dimension, bits, threshold, threat model, round number. Nothing is drawn by then.
-        In the malicious model a client with neither `accept` nor `least` raises `UnsafeRequest`; in the
-        honest-but-curious one the server's word is enough.
+        want such a round: context, dimension, bits, threshold, threat model, round number. Nothing is drawn
+        by then. In the malicious model a client with neither `accept` nor `minimum_settings` raises
+        `UnsafeRequest`; in the honest-but-curious one the server's word is enough.
         """
         self._expect(Phase.SHARE)
         limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)
@@ -108,20 +109,21 @@ class Client:
         count, t = len(request.neighbourhood), request.share_threshold
         seed_shares = sharing.split(seed, t, count, entropy=self._entropy)
         key_shares = sharing.split(mask.secret_bytes(), t, count, entropy=self._entropy)
+        transcript = rules.transcript_of(request)
         own_seed_share, agreed, sealed = b"", Secrets(), []
         for peer, seed_share, key_share in zip(request.neighbourhood, seed_shares, key_shares, strict=True):
             if peer[0] == request.index:
                 own_seed_share = seed_share
                 continue
             agreed[peer[0]] = self._channel.agree(peer[2])
-            key = share_key(agreed[peer[0]], request.transcript, request.index, peer[0], mask.public)
-            sealed.append((peer[0], seal(key, seed_share + key_share, request.transcript)))
+            key = share_key(agreed[peer[0]], transcript, request.index, peer[0], mask.public)
+            sealed.append((peer[0], seal(key, seed_share + key_share, transcript)))
         answer = messages.Shares(
             session=request.session,
             round=request.round,
             sender=request.index,
             mask_key=mask.public,
-            seed_commitment=seed_commitment(seed, request.transcript, request.index),
+            seed_commitment=seed_commitment(seed, transcript, request.index),
             sealed=tuple(sealed),
             signature=b"",
         )
@@ -141,7 +143,7 @@ class Client:
         """
         self._expect(Phase.MASKED)
         state = self._state()
-        request = state.request
+        request, transcript = state.request, state.transcript
         limit = rules.limit_mask_request(request.participants, request.degree)
         delivery = messages.decode(data, messages.MaskRequest, limit)
         self._same_round(delivery)
@@ -149,10 +151,10 @@ class Client:
         held = self._open(delivery)
         mask = KeyPair(bytes(state.mask_secret))
         own = (request.index, mask.public)
-        added = [self_mask_key(bytes(state.seed), request.transcript, request.index)]
+        added = [self_mask_key(bytes(state.seed), transcript, request.index)]
         removed: list[bytes] = []
         for index, mask_key in peers.items():
-            key = pair_mask_key(mask.agree(mask_key), request.transcript, own, (index, mask_key))
+            key = pair_mask_key(mask.agree(mask_key), transcript, own, (index, mask_key))
             (added if request.index < index else removed).append(key)
         words = masking.words(vector, request.dimension, request.bits)
         masking.apply(words, added, removed)
@@ -177,7 +179,7 @@ class Client:
         shown = messages.decode(data, messages.ConsistencyRequest, limit)
         self._same_round(shown)
         checks.survivors_of(request, state.sharers, shown.survivors)
-        signature = self._signer().sign(b"survivors", *survivors_parts(request.transcript, shown.survivors))
+        signature = self._signer().sign(b"survivors", *survivors_parts(state.transcript, shown.survivors))
         state.survivors = shown.survivors
         self.phase = Phase.UNMASK
         return messages.encode(messages.Agreement(request.session, request.round, request.index, signature))
@@ -263,7 +265,9 @@ class Client:
     def _encode(self, answer: Message, request: ShareRequest) -> bytes:
         if not request.malicious:
             return messages.encode(answer)
-        signature = self._signer().sign(b"message", request.transcript, messages.signed_part(answer))
+        signature = self._signer().sign(
+            b"message", rules.transcript_of(request), messages.signed_part(answer)
+        )
         return messages.encode(replace(answer, signature=signature))  # type: ignore[call-arg]
 
     def _same_round(self, message: Any) -> None:
@@ -284,23 +288,23 @@ class Client:
                 raise UnsafeRequest(
                     "the malicious model needs trusted=: every participant's identity key, from elsewhere"
                 )
-            checks.roster_is_trusted(request, settings, graph, trusted)
+            checks.roster_is_trusted(request, trusted)
         elif self._trusted is not None:
             raise UnsafeRequest("this client was made for the malicious model; the server asks for less")
-        if self._least is not None:
-            checks.keeps(request, self._least)
+        if self._minimum_settings is not None:
+            checks.keeps(request, self._minimum_settings)
         elif request.malicious and not judged:
             raise UnsafeRequest(
-                "the malicious model needs least=, the weakest settings that this participant joins under, "
-                "or accept=: size and threshold are not the server's to choose"
+                "the malicious model needs minimum_settings=, the weakest rules that this participant joins "
+                "under, or accept=: size and threshold are not the server's to choose"
             )
 
     def _open(self, delivery: messages.MaskRequest) -> Secrets:
-        request = self._state().request
+        request, transcript = self._state().request, self._state().transcript
         channels = {peer[0]: peer[2] for peer in request.neighbourhood}
         held = Secrets()
         for index, mask_key, sealed in delivery.sealed:
             shared = self._agreed.get(index) or self._channel.agree(channels[index])
-            key = share_key(shared, request.transcript, index, request.index, mask_key)
-            held[index] = unseal(key, sealed, request.transcript)
+            key = share_key(shared, transcript, index, request.index, mask_key)
+            held[index] = unseal(key, sealed, transcript)
         return held

@@ -40,6 +40,7 @@ def secure_sum(
     malicious: bool = False,
     full_graph: bool = False,
     round: int = 0,
+    context: bytes = b"",
     entropy: Entropy | None = None,
 ) -> masking.Words:
     """The sum modulo `modulus` of the vectors of all participants that reach the end of phase "masked".
@@ -51,7 +52,7 @@ def secure_sum(
     modulus: 2^b, b in 1..32. The result is (d,), uint8, uint16 or uint32.
     threshold: the least number of survivors; with fewer `RoundFailed` is raised and nothing is opened.
     dropouts: phase name -> indices of participants that fall silent from that phase on.
-    colluding, malicious, full_graph: as in `Settings`.
+    colluding, malicious, full_graph, context: as in `Settings`.
 
     Example:
 
@@ -62,7 +63,7 @@ def secure_sum(
     bits = _bits(modulus)
     dropped = _dropped_before(dropouts)
     first, rows, count = _rows(vectors, participants)
-    settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph)
+    settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph, context)
     server = Server(settings, round=round)
     clients = _clients(count, settings, entropy)
 
@@ -117,7 +118,10 @@ def _exchange(
 
 def _clients(count: int, settings: Settings, entropy: Entropy | None) -> dict[int, Client]:
     if not settings.malicious:
-        return {i: Client(i, KeyPair.generate(entropy), entropy=entropy) for i in range(count)}
+        return {
+            i: Client(i, KeyPair.generate(entropy), minimum_settings=settings, entropy=entropy)
+            for i in range(count)
+        }
     identities = [Identity.generate(entropy) for _ in range(count)]
     trusted = {i: identity.public for i, identity in enumerate(identities)}
     return {
@@ -127,7 +131,7 @@ def _clients(count: int, settings: Settings, entropy: Entropy | None) -> dict[in
             identity=identity,
             trusted=trusted,
             attendance=JoinedRounds(),
-            least=settings,
+            minimum_settings=settings,
             entropy=entropy,
         )
         for i, identity in enumerate(identities)

@@ -1,8 +1,8 @@
 """X25519 agreement, HKDF derivation, ChaCha20-Poly1305 sealing, Ed25519 identities.
 
 Every derived key is bound to its purpose (domain separation), to the transcript of the round (session, round,
-settings and roster) and to the two ends that it serves. Nothing here is invented: X25519 is RFC 7748, HKDF
-RFC 5869, ChaCha20-Poly1305 RFC 8439, Ed25519 RFC 8032, all from `cryptography`.
+settings with their context, and roster) and to the two ends that it serves. Nothing here is invented: X25519
+is RFC 7748, HKDF RFC 5869, ChaCha20-Poly1305 RFC 8439, Ed25519 RFC 8032, all from `cryptography`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skelmix.secagg.failures import NotAuthentic
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 TAG_BYTES = 16
-_DOMAIN = b"skelmix secagg v1 "
+_DOMAIN = b"skelmix secagg v2 "
 _NONCE = bytes(12)
 
 

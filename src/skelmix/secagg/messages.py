@@ -7,7 +7,7 @@ or kind, fields of the wrong type or length (each as it is met, with no containe
 not have), and every encoding but the one that `encode` writes.
 
 With n participants, k neighbours and d coordinates of b bits, sizes in bytes are at most
-advertisement 160; share request 240 + 152·(k+1); shares 190 + 88·k; mask request 60 + n/8 + 124·k;
+advertisement 160; share request 310 + 152·(k+1); shares 190 + 88·k; mask request 60 + n/8 + 124·k;
 **masked input ⌈d·b/8⌉ + 140**; consistency request 60 + n/8; agreement 120; unmask request 60 + n/8 + 70·n
 (signatures only with a malicious server); unmask shares 130 + 38·(k+1).
 """
@@ -25,12 +25,13 @@ from skelmix.secagg.failures import MalformedMessage
 from skelmix.secagg.keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
 from skelmix.secagg.sharing import SHARE_BYTES
 
-VERSION = 1
+VERSION = 2
 CHECKSUM_BYTES = 16
 SESSION_BYTES = 16
 SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 MOST_PARTICIPANTS = 1 << 16
 MOST_COORDINATES = 1 << 31
+MOST_CONTEXT_BYTES = 64
 
 Check = Callable[[Any], bool]
 
@@ -92,7 +93,10 @@ class Advertisement(Message):
 
 @dataclass(frozen=True, slots=True)
 class ShareRequest(Message):
-    """Server to client: the round's settings and the client's closed neighbourhood, in share order."""
+    """Server to client: the round's settings and the client's closed neighbourhood, in share order.
+
+    context: what the round is for, as in `Settings`. roster: the digest of all participants' keys.
+    """
 
     session: bytes
     round: int
@@ -101,11 +105,12 @@ class ShareRequest(Message):
     threshold: int
     colluding: int
     malicious: bool
+    context: bytes
     participants: int
     degree: int
     share_threshold: int
     graph_seed: bytes
-    transcript: bytes
+    roster: bytes
     index: int
     neighbourhood: tuple[Peer, ...]
     KIND: ClassVar[int] = 2
@@ -116,6 +121,7 @@ class ShareRequest(Message):
         _COUNT,
         _COUNT,
         _flag,
+        _octets(*range(MOST_CONTEXT_BYTES + 1)),
         _COUNT,
         _COUNT,
         _COUNT,

@@ -82,7 +82,7 @@ class Server:
         self._keys: set[bytes] = set()  # public keys seen in this round, none of them twice
         self._roster: tuple[Peer, ...] = ()
         self._neighbourhoods: list[list[int]] = []
-        self._transcript = b""
+        self._transcript = self._roster_digest = b""
         self._shares: dict[int, messages.Shares] = {}
         self._survivors: set[int] = set()
         self._agreements: dict[int, bytes] = {}
@@ -126,8 +126,9 @@ class Server:
             for index, (participant, m) in enumerate(sorted(self._advertised.items()))
         )
         self._neighbourhoods = [neighbourhood(graph, seed, index) for index in range(graph.participants)]
+        self._roster_digest = rules.roster_digest(self._roster)
         self._transcript = rules.transcript(
-            self.settings, self.session, self.round, graph, seed, self._roster
+            self.settings, self.session, self.round, graph, seed, self._roster_digest
         )
         self.graph = graph
         self.phase = Phase.SHARE
@@ -143,11 +144,12 @@ class Server:
             threshold=settings.threshold,
             colluding=settings.colluding,
             malicious=settings.malicious,
+            context=settings.context,
             participants=graph.participants,
             degree=graph.degree,
             share_threshold=graph.share_threshold,
             graph_seed=seed,
-            transcript=self._transcript,
+            roster=self._roster_digest,
             index=index,
             neighbourhood=tuple(self._roster[i] for i in self._neighbourhoods[index]),
         )

@@ -10,7 +10,14 @@ from skelmix.errors import InvalidInput
 from skelmix.secagg import graph as graphs
 from skelmix.secagg.graph import Graph
 from skelmix.secagg.keys import KEY_BYTES, SIGNATURE_BYTES, digest, number
-from skelmix.secagg.messages import MOST_COORDINATES, MOST_PARTICIPANTS, SEALED_BYTES, Peer
+from skelmix.secagg.messages import (
+    MOST_CONTEXT_BYTES,
+    MOST_COORDINATES,
+    MOST_PARTICIPANTS,
+    SEALED_BYTES,
+    Peer,
+    ShareRequest,
+)
 from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.validation import bits as check_bits
 from skelmix.validation import whole
@@ -39,6 +46,8 @@ class Settings:
       signatures and the consistency check are then mandatory, the graph is full, and 2·threshold >
       participants + colluding.
     full_graph: take the full graph whatever the number of participants.
+    context: up to 64 bytes that name what the vectors mean, such as a digest of the plan and the round that
+      they were encoded under. Participants with different contexts share no key, so no sum of theirs opens.
 
     Example:
 
@@ -52,12 +61,17 @@ class Settings:
     colluding: int = 0
     malicious: bool = False
     full_graph: bool = False
+    context: bytes = b""
 
     def __post_init__(self) -> None:
         whole(1, MOST_COORDINATES, dimension=self.dimension)
         check_bits(self.bits)
         whole(1, MOST_PARTICIPANTS, threshold=self.threshold)
         whole(0, MOST_PARTICIPANTS, colluding=self.colluding)
+        if not isinstance(self.context, bytes) or len(self.context) > MOST_CONTEXT_BYTES:
+            raise InvalidInput(
+                f"context = {self.context!r}: must be bytes, at most {MOST_CONTEXT_BYTES}; pass a digest"
+            )
 
     def graph(self, participants: int) -> Graph:
         """Degree and Shamir threshold for so many participants; `InvalidInput` when a rule is broken."""
@@ -101,10 +115,19 @@ class Settings:
         return (self.dimension * self.bits + 7) // 8
 
 
+def roster_digest(roster: Iterable[Peer]) -> bytes:
+    """SHA-256 over everyone who takes part: index, number, channel key and identity key of each."""
+    peers = [b"".join((number(p[0]), number(p[1]), p[2], p[3].ljust(KEY_BYTES, b"\0"))) for p in roster]
+    return digest(b"roster", *peers)
+
+
 def transcript(
-    settings: Settings, session: bytes, round: int, graph: Graph, seed: bytes, roster: Iterable[Peer]
+    settings: Settings, session: bytes, round: int, graph: Graph, seed: bytes, roster: bytes
 ) -> bytes:
-    """SHA-256 over all that the round depends on. It salts every key: two views of a round share no key."""
+    """SHA-256 over all that the round depends on, the context included; `roster` is a `roster_digest`.
+
+    It salts every key and is part of everything that is signed: two views of a round share no key.
+    """
     rules = (
         settings.dimension,
         settings.bits,
@@ -113,8 +136,27 @@ def transcript(
         int(settings.malicious),
     )
     shape = (graph.participants, graph.degree, graph.share_threshold)
-    peers = [b"".join((number(p[0]), number(p[1]), p[2], p[3].ljust(KEY_BYTES, b"\0"))) for p in roster]
-    return digest(b"transcript", session, number(round), *map(number, rules + shape), seed, *peers)
+    numbers = map(number, (round, *rules, *shape))
+    return digest(b"transcript", session, *numbers, settings.context, seed, roster)
+
+
+def settings_of(request: ShareRequest) -> tuple[Settings, Graph]:
+    """The settings and the graph that a request states; `InvalidInput` when there are no such settings."""
+    settings = Settings(
+        request.dimension,
+        request.bits,
+        request.threshold,
+        request.colluding,
+        request.malicious,
+        context=request.context,
+    )
+    return settings, Graph(request.participants, request.degree, request.share_threshold)
+
+
+def transcript_of(request: ShareRequest) -> bytes:
+    """The transcript as this participant sees the round: computed here, never taken from the server."""
+    settings, graph = settings_of(request)
+    return transcript(settings, request.session, request.round, graph, request.graph_seed, request.roster)
 
 
 # Upper limits in bytes, checked before a message is decoded. An index takes at most 3 bytes, a byte string 3

@@ -17,10 +17,10 @@ from skelmix.errors import CorruptState
 from skelmix.secagg import messages
 from skelmix.secagg.failures import MalformedMessage
 from skelmix.secagg.messages import ShareRequest
-from skelmix.secagg.settings import Phase
+from skelmix.secagg.settings import Phase, transcript_of
 from skelmix.secagg.sharing import SHARE_BYTES
 
-VERSION = 2
+VERSION = 3
 DIGEST_BYTES = 32
 
 
@@ -42,6 +42,11 @@ class Round:
     held: Secrets = field(default_factory=Secrets)  # neighbour -> its two shares, one after the other
     sharers: bytes = b""
     survivors: bytes = b""
+
+    @property
+    def transcript(self) -> bytes:
+        """Of this round, as this client sees it."""
+        return transcript_of(self.request)
 
     def erase_masks(self) -> None:
         for secret in (self.mask_secret, self.seed):

@@ -73,6 +73,7 @@ class Loopback:
         self._environment = {
             **os.environ,
             "FLWR_HOME": str(home),
+            "XDG_STATE_HOME": str(home),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",

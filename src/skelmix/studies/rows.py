@@ -8,7 +8,6 @@ versions. A row whose settings are there already is not measured again.
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import os
 import platform
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from skelmix.errors import CorruptState, StorageFailed
+from skelmix.rounds.locks import FileLock
 
 Value = str | int | float | None
 Row = dict[str, Any]
@@ -95,7 +95,9 @@ class ResultFile:
     def __enter__(self) -> ResultFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._locked()
+            self._open()
+        except StorageFailed:
+            raise
         except OSError as error:
             raise StorageFailed(
                 f"{self.path} cannot be written ({error}): choose another --output"
@@ -103,8 +105,9 @@ class ResultFile:
         first, self.rows = read(self.path, self.settings)
         if first and first != self.columns:
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
-            self._file.close()
-            self._file, self.rows, first = self._locked(), {}, ()
+            self._close()
+            self._open()
+            self.rows, first = {}, ()
         self._drop_torn_line()
         self._empty = not first
         return self
@@ -112,7 +115,7 @@ class ResultFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._close()
 
     def announce(self, command: str) -> None:
         """Write which command the following rows come from, and the column names when the file is new."""
@@ -127,16 +130,13 @@ class ResultFile:
         self._write(_line([text(row.get(column)) for column in self.columns]))
         self.rows[key(row, self.settings)] = {column: row.get(column) for column in self.columns}
 
-    def _locked(self) -> io.FileIO:
-        file = io.FileIO(self.path, "a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.close()
-            raise CorruptState(
-                f"{self.path} is being written by another process: wait for it, or choose another --output"
-            ) from error
-        return file
+    def _open(self) -> None:
+        self._lock = FileLock(self.path)
+        self._file = io.FileIO(self.path, "a+")
+
+    def _close(self) -> None:
+        self._file.close()
+        self._lock.close()
 
     def _drop_torn_line(self) -> None:
         self._file.seek(0)

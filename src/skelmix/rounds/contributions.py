@@ -1,0 +1,140 @@
+"""What a participant has given to a run, on its own disk: a restart must not make it give a round twice.
+
+A server can ask again for a round that was answered, and a second vector for it is a second release that no
+plan pays for. So the number of the round is on disk before a vector for it is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from skelmix.errors import CorruptState, PolicyViolation
+from skelmix.planning.digest import json_digest
+from skelmix.rounds.files import storing, write_atomically
+from skelmix.rounds.locks import FileLock
+from skelmix.validation import whole
+
+KEEP_SECONDS = 90 * 24 * 3600
+"""How long the file of a run is kept after its last round: a participant is not told when a run ends."""
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """plan: the digest of the only plan accepted in the run. last_round: the last round for which a vector
+    was made, -1 before the first. count: for how many rounds one was made.
+
+    Example:
+
+        >>> Contributions().last_round
+        -1
+    """
+
+    plan: str = ""
+    last_round: int = -1
+    count: int = 0
+
+
+class ContributionStore:
+    """The contributions of one participant to one run, in one small file of `directory`.
+
+    Every change is on disk when the call returns. A file that was damaged raises `CorruptState`, and one that
+    cannot be written `StorageFailed`: without it the participant gives nothing.
+
+    Example:
+
+        >>> import tempfile
+        >>> store = ContributionStore(Path(tempfile.mkdtemp()), run=7)
+        >>> store.accept("a" * 64)
+        >>> store.spend(0)
+        >>> ContributionStore(store.directory, run=7).read().last_round
+        0
+    """
+
+    def __init__(self, directory: Path, run: int) -> None:
+        whole(0, run=run)
+        self.directory = directory
+        self._path = directory / f"run-{run}.json"
+
+    def read(self) -> Contributions:
+        """What was given so far; nothing, when this run was never joined."""
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return Contributions()
+        except OSError as error:
+            raise CorruptState(f"{self._path} cannot be read ({error}): correct its rights") from error
+        try:
+            data: dict[str, Any] = json.loads(text)
+            digest = data.pop("digest")
+            found = Contributions(**data)
+            sound = digest == _digest(found) and all(
+                type(getattr(found, field.name)) is type(field.default) for field in fields(found)
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise self._damaged() from error
+        if not sound:
+            raise self._damaged()
+        return found
+
+    def accept(self, plan_digest: str) -> None:
+        """Take this plan for the whole run; `PolicyViolation` if another one was taken before."""
+        with self._locked():
+            before = self.read()
+            if before.plan not in ("", plan_digest):
+                raise PolicyViolation(
+                    "the server changed the plan in the middle of the run: this participant took another one "
+                    "before it was started anew"
+                )
+            if not before.plan:
+                self._forget_old_runs()
+                self._write(replace(before, plan=plan_digest))
+
+    def spend(self, round: int) -> None:
+        """From now on, and after any restart, no vector is made for this round or an earlier one."""
+        whole(0, round=round)
+        with self._locked():
+            before = self.read()
+            if round <= before.last_round:
+                raise CorruptState(f"round {round} was already spent: the last one is {before.last_round}")
+            self._write(replace(before, last_round=round, count=before.count + 1))
+
+    def erase(self) -> None:
+        """Forget the run. Only when its server can ask for nothing any more."""
+        with self._locked(), storing(self._path):
+            self._path.unlink(missing_ok=True)
+
+    def _write(self, contributions: Contributions) -> None:
+        content = asdict(contributions) | {"digest": _digest(contributions)}
+        write_atomically(self._path, json.dumps(content).encode())
+
+    def _locked(self) -> FileLock:
+        with storing(self.directory):
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return FileLock(self.directory / "lock", subject=self.directory)
+
+    def _forget_old_runs(self) -> None:
+        with storing(self.directory):
+            for path in self.directory.glob("run-*.json"):
+                if path.stat().st_mtime < time.time() - KEEP_SECONDS:
+                    path.unlink()
+
+    def _damaged(self) -> CorruptState:
+        return CorruptState(
+            f"{self._path} is damaged: what was given to this run is unknown; take no further part in it"
+        )
+
+
+def _digest(contributions: Contributions) -> str:
+    return json_digest("contributions", asdict(contributions))
+
+
+def default_directory(name: str) -> Path:
+    """Where the participant of this name keeps its contributions unless told otherwise: $XDG_STATE_HOME or
+    ~/.local/state."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "skelmix" / "participants" / name

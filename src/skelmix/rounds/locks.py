@@ -1,0 +1,94 @@
+"""One writer at a time: a lock that the operating system drops when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from skelmix.errors import CorruptState, StorageFailed
+from skelmix.rounds.files import storing
+
+
+class FileLock:
+    """Holds a file for this process; a second opener, in this process or another, is refused at once.
+
+    path: the file that is locked, made if it is missing; its content is not touched. A file that is replaced
+    by renaming needs a lock file beside it. subject: what is in use, for the message to a second opener.
+
+    Released by `close`, at the end of the process, or when it is killed: a file that a dead process left
+    behind blocks nobody. A forked child shares the open file, so it does not hold the lock: `check` tells.
+    A file system without locks raises `StorageFailed`.
+
+    Example:
+
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "ledger.lock"
+        >>> with FileLock(path):
+        ...     FileLock(path)
+        Traceback (most recent call last):
+        ...
+        skelmix.errors.CorruptState: ...ledger.lock is in use by another process, ...
+    """
+
+    def __init__(self, path: Path, *, subject: Path | None = None) -> None:
+        self._subject = subject or path
+        self._owner = os.getpid()
+        self._file: int | None = None
+        while self._file is None:
+            descriptor = self._locked(path)
+            if _is_at(descriptor, path):
+                self._file = descriptor
+            else:  # its last holder renamed or removed it between the two calls
+                os.close(descriptor)
+
+    def check(self) -> None:
+        """Raises `CorruptState` unless this very process holds the lock."""
+        if self._file is None or self._owner != os.getpid():
+            raise CorruptState(
+                f"{self._subject} is not held by this process: it was closed, or opened before a fork; open "
+                "it again in the process that writes"
+            )
+
+    def close(self) -> None:
+        """Let others have the file. A forked child lets go of its copy only."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+    def _locked(self, path: Path) -> int:
+        with storing(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise CorruptState(
+                f"{self._subject} is in use by another process, or is still open in this one: wait for the "
+                "one, close() the other, or choose another place"
+            ) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise StorageFailed(
+                f"{path} cannot be locked ({error.strerror or error}): choose a place on a file system with "
+                "locks, or two processes might spend one budget twice"
+            ) from error
+        return descriptor
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
