@@ -41,7 +41,12 @@ def people(malicious):
     identities = [Identity.generate() for _ in range(PEOPLE)]
     trusted = {i: identity.public for i, identity in enumerate(identities)}
     signing = [
-        {"identity": identity, "trusted": trusted, "attendance": JoinedRounds(), "least": rules(malicious)}
+        {
+            "identity": identity,
+            "trusted": trusted,
+            "attendance": JoinedRounds(),
+            "minimum_settings": rules(malicious),
+        }
         for identity in identities
     ]
     return [(KeyPair.generate(), signing[i] if malicious else {}) for i in range(PEOPLE)]
