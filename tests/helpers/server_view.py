@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import shutil
+import tempfile
 import warnings
 
 import numpy as np
@@ -19,7 +22,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from helpers import hostile_outcomes
 from skelmix.flower import ClientPolicy, make_mod, mod
 from skelmix.flower.arrays import difference, only_arrays
-from skelmix.flower.records import RECORD, Request, plan_digest
+from skelmix.flower.records import RECORD, Request
+from skelmix.rounds.context import round_context
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
 
@@ -59,7 +63,12 @@ class Node:
         self.app = ClientApp(mods=[make_mod(policy)])
         for register in (self.app.train, self.app.evaluate, self.app.query):
             register()(lambda message, context: self.outcome(message))
-        self.contexts = {node: Context(7, node, {}, RecordDict(), {}) for node in range(1, NODES + 1)}
+        self.states = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, self.states, ignore_errors=True)
+        self.contexts = {
+            node: Context(7, node, {"skelmix-state": f"{self.states}/{node}"}, RecordDict(), {})
+            for node in range(1, NODES + 1)
+        }
         server = self._joined()
         self.held = copy.deepcopy(self.contexts[1].state)
         for node in self.contexts:
@@ -70,7 +79,9 @@ class Node:
     def _joined(self):
         keys = [self._part(node, "advertise", b"") for node in self.contexts]
         mechanism = self.plan.mechanism
-        server = Server(Settings(mechanism.padded_dimension, mechanism.bits, 2, full_graph=True), round=0)
+        context = round_context(self.plan.digest(), 0, 7)
+        settings = Settings(mechanism.coordinates, mechanism.bits, 2, full_graph=True, context=context)
+        server = Server(settings, round=0)
         for data in keys:
             server.advertise(data)
         for node, data in server.close_advertise().items():
@@ -81,7 +92,7 @@ class Node:
     def _message(self, parts, kind="train", arrays=None):
         content = RecordDict({"arrays": self.arrays if arrays is None else arrays})
         if parts:
-            content[RECORD] = Request(plan_digest(self.text), parts, self.text).to_record()
+            content[RECORD] = Request(self.plan.digest(), parts, self.text).to_record()
         message = Message(content, dst_node_id=1, message_type=kind)
         message.metadata.__dict__["_message_id"] = "message"
         return message
@@ -95,6 +106,7 @@ class Node:
     def trained(self, outcome, arrays=None):
         """The server's view of the training phase with this outcome, and of the unmasking after it."""
         self.outcome, context = outcome, self.contexts[1]
+        shutil.rmtree(f"{self.states}/1", ignore_errors=True)  # the same round, played again
         context.state = copy.deepcopy(self.held)
         masked = view(self.app, self._message({"masked": self.mask_requests[1]}, arrays=arrays), context)
         return masked, view(self.app, self._message({"unmask": self.unmask_request}), context)
