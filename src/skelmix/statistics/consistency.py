@@ -130,7 +130,8 @@ class Consistency:
 
     @cached_property
     def _cholesky(self) -> Reals:
-        lower: Reals = np.linalg.cholesky(self._gram(np.ones(len(self._deviations), np.bool_)))
+        gram = self._gram(np.ones(len(self._deviations), np.bool_))
+        lower: Reals = np.asarray(np.linalg.cholesky(gram), np.float64)
         return lower
 
 
