@@ -51,6 +51,7 @@ class RecordGradients:
         self.dimension = dimension(model)
         self._buffer = np.empty((max(1, BLOCK_FLOATS // self.dimension), self.dimension), np.float32)
         self._stack = LinearStack.of(model)
+        self.short_passes = self._stack is not None
         self._probed: set[tuple[object, ...]] = set()
 
     def blocks(self, silo: Clients, units: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:

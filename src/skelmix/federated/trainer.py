@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -25,10 +25,14 @@ from skelmix.errors import CorruptState, InvalidInput, RoundFailed
 from skelmix.federated import checkpoint
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Gradients, LocalSteps, Loss, set_gradients
+from skelmix.federated.records import RecordGradients
+from skelmix.federated.silo_clients import SiloClients, silo_sums
 from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
-from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_sum
+from skelmix.planning.silos import Silos
+from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_silo_sum, noisy_sum
+from skelmix.rounds.coin_and_cap import Contributions
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.ledger import Ledger
 from skelmix.rounds.locks import FileLock
@@ -47,7 +51,7 @@ class RunResult:
     """What a run came to. `history` has one record a round; `private` is False after reproducible
     randomness. failed_rounds gave no sum; lost_rounds were interrupted, with nothing left of them here.
 
-    Example: `Trainer(...).run().str(report)`, the claim in words.
+    Example: `print(Trainer(...).run().report)`, the guarantee in words.
     """
 
     accuracy: float | None
@@ -94,7 +98,7 @@ class Trainer:
         self,
         model: nn.Module,
         loss: Loss,
-        clients: Clients,
+        clients: Clients | SiloClients,
         plan: Plan,
         optimizer: torch.optim.Optimizer,
         *,
@@ -114,7 +118,7 @@ class Trainer:
         one_of(("ideal", "protocol"), secure=secure)
         fraction(dropout_rate=dropout_rate)
         whole(1, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every)
-        self.gradients = Gradients(model, loss, local=local)
+        self.gradients = _gradients(model, loss, clients, plan, local)
         if self.gradients.dimension != plan.mechanism.dimension:
             raise InvalidInput(
                 f"the model has {self.gradients.dimension} trainable weights, the plan is for "
@@ -141,6 +145,8 @@ class Trainer:
         self._lock: FileLock | None = None
         self._directory = None if run_directory is None else Path(run_directory)
         self.ledger = self._open_directory(resuming)
+        counts = None if self._directory is None else self._directory / "participations.npy"
+        self._contributions = Contributions(plan.cohort.roster, counts)
 
     @classmethod
     def resume(
@@ -148,7 +154,7 @@ class Trainer:
         run_directory: Path | str,
         model: nn.Module,
         loss: Loss,
-        clients: Clients,
+        clients: Clients | SiloClients,
         optimizer: torch.optim.Optimizer,
         **options: Any,
     ) -> Trainer:
@@ -265,8 +271,23 @@ class Trainer:
     def _sum_and_step(
         self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
     ) -> None:
+        summed = self._sum_of_silos if isinstance(self.clients, SiloClients) else self._sum_of_participants
+        total = summed(round, sampled, here, record, entropy, looked_at)
+        start = perf_counter()
+        self._still_finite()  # in every round: that it was looked at tells nothing
+        set_gradients(self.model, total / self.plan.cohort.divisor)
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        self.seconds.optimizer += perf_counter() - start
+
+    def _sum_of_participants(
+        self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
+    ) -> np.ndarray:
+        clients, gradients = cast(Clients, self.clients), cast(Gradients, self.gradients)
         mechanism = self.plan.mechanism
-        mended = Mended(self.gradients.blocks(self.clients, here), mechanism)
+        sending = self._contributions.of(here, entropy)
+        mended = Mended(gradients.blocks(clients, sending), mechanism)
         watched = (
             TrueSum(mechanism.clip_norm, mechanism.dimension) if self.diagnostics and looked_at else None
         )
@@ -286,13 +307,35 @@ class Trainer:
             record["diagnostics"] |= {"broken": mended.broken} | _encoding(stats, mechanism)
         if watched is not None:
             record["diagnostics"]["mse"] = float(np.mean((total - watched.total) ** 2))
-        start = perf_counter()
-        self._still_finite()  # in every round: that it was looked at tells nothing
-        set_gradients(self.model, total / self.plan.cohort.divisor)
-        self.optimizer.step()
-        if self.scheduler is not None:
-            self.scheduler.step()
-        self.seconds.optimizer += perf_counter() - start
+        return total
+
+    def _sum_of_silos(
+        self, round: int, sampled: int, here: np.ndarray, record: Record, entropy: Entropy, looked_at: bool
+    ) -> np.ndarray:
+        cohort = self.plan.cohort
+        stats = EncodeStats() if self.diagnostics else None
+        sums = silo_sums(
+            cast(SiloClients, self.clients),
+            here,
+            cast(RecordGradients, self.gradients),
+            self.plan.mechanism,
+            Fraction(int(cohort.divisor), cohort.members),
+            round=round,
+            entropy=entropy,
+        )
+        total = noisy_silo_sum(
+            self.plan,
+            sums,
+            round=round,
+            survivors=len(here),
+            secure=self.secure,
+            entropy=entropy,
+            seconds=self.seconds,
+            stats=stats,
+        )
+        if self.diagnostics:
+            record["diagnostics"] |= _encoding(stats, self.plan.mechanism)
+        return total
 
     def _still_finite(self) -> None:
         if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
@@ -402,5 +445,20 @@ def _encoding(stats: EncodeStats | None, mechanism: Mechanism) -> Record:
     return {
         "rms_norm": math.sqrt(stats.squared_norms / stats.participants) / mechanism.scale,
         "clipped_fraction": stats.clipped_rows / stats.participants,
-        "wrapped_fraction": stats.wrapped_coordinates / mechanism.padded_dimension,
+        "wrapped_fraction": stats.wrapped_coordinates / mechanism.coordinates,
     }
+
+
+def _gradients(
+    model: nn.Module, loss: Loss, clients: Clients | SiloClients, plan: Plan, local: LocalSteps | None
+) -> Gradients | RecordGradients:
+    """What computes the vectors: of participants, or of the records in silos, as the plan says."""
+    if isinstance(clients, SiloClients) != isinstance(plan.cohort, Silos):
+        raise InvalidInput(
+            f"the plan protects each {plan.cohort.unit}: give Clients with a Cohort, SiloClients with Silos"
+        )
+    if not isinstance(clients, SiloClients):
+        return Gradients(model, loss, local=local)
+    if local is not None:
+        raise InvalidInput("local steps mix a silo's records: with silos each record has its own gradient")
+    return RecordGradients(model, loss)

@@ -16,12 +16,13 @@ from skelmix.validation import one_of, whole
 class Silos(Contributors):
     """Hospitals or banks that hold many records each: privacy for one record, over all silos together.
 
-    count: silos, all of them in every round. records: records in all silos together; a public number, and
-    the guarantee needs that the true total is not smaller. batch: records expected in a round; each silo
-    draws each of its records independently with probability batch/records, afresh in every round and
-    secretly, so one ε holds for observers and aggregator alike. dropout_tolerance: the fraction of silos
-    that may drop out. colluding: other silos that may give their noise to the adversary. unit: "record", or
-    "owner" where a person's records in a silo are drawn and clipped together (records then counts persons).
+    count: silos, all of them in every round. records: records in all silos together, a public number that may
+    be rough: only the rate batch/records enters the guarantee, and every silo keeps to that rate. batch:
+    records expected in a round; each silo draws each of its records independently with probability
+    batch/records, afresh in every round and secretly, so one ε holds for observers and aggregator alike.
+    dropout_tolerance: the fraction of silos that may drop out. colluding: other silos that may give their
+    noise to the adversary. unit: "record", or "owner" where a person's records in a silo are drawn and
+    clipped together (records then counts persons).
 
     Neighbours: one record (owner) added or removed. A person with records in two silos is not covered.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from skelmix.noise.entropy import Entropy
 from skelmix.rounds.context import round_context
 
 if TYPE_CHECKING:
-    from skelmix.mechanisms import EncodeStats, Mechanism
+    from skelmix.mechanisms import EncodeStats, Mechanism, SiloSum
     from skelmix.planning import Plan
 
 Blocks = Iterable[NDArray[np.float32]]
@@ -95,28 +96,88 @@ def noisy_sum(
     seconds: Seconds,
     stats: EncodeStats | None = None,
 ) -> NDArray[np.float64]:
-    """The decoded sum over the survivors' vectors, `blocks`, of a cohort of `sampled` participants.
+    """The decoded sum over a cohort of `sampled` participants of whom `survivors` upload.
 
-    Each survivor adds its share of noise for the fewest survivors that the plan allows, so that the sum holds
-    at least the noise that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer
-    survive. `secure="protocol"` runs secure aggregation in memory; "ideal" adds modulo m directly, which is
-    what the protocol computes.
+    blocks: the vectors of those survivors who contribute one; the others send zero, with their noise. Each
+    survivor adds its share of noise for the fewest survivors that the plan allows, so that the sum holds at
+    least the noise that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer survive.
+    `secure="protocol"` runs secure aggregation in memory; "ideal" adds modulo m directly, which is what the
+    protocol computes.
     """
-    need, shares = plan.cohort.roster.min_survivors(sampled), plan.cohort.roster.shares(sampled)
-    if survivors < need or shares == 0:
-        raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
+    shares = _noise_shares(plan, round, sampled, survivors)
     mechanism = plan.mechanism
     start, before = perf_counter(), seconds.gradients
     made = seconds.timed(blocks)
     if secure == "protocol":
         messages = [mechanism.encode(block, round=round, shares=shares, entropy=entropy) for block in made]
+        if idle := survivors - sum(len(block) for block in messages):
+            zeros = np.zeros((idle, mechanism.dimension), np.float32)
+            messages.append(mechanism.encode(zeros, round=round, shares=shares, entropy=entropy))
         encoded = perf_counter()
         seconds.encode += encoded - start - (seconds.gradients - before)
         total = _through_protocol(plan, np.concatenate(messages), sampled, round, entropy)
         seconds.aggregate += perf_counter() - encoded
     else:
-        total = mechanism.encode_sum(made, round=round, shares=shares, entropy=entropy, stats=stats)
+        total = mechanism.encode_sum(
+            _never_empty(made, mechanism.dimension),
+            round=round,
+            shares=shares,
+            participants=survivors,
+            entropy=entropy,
+            stats=stats,
+        )
         seconds.encode += perf_counter() - start - (seconds.gradients - before)
+    return _decoded(mechanism, total, round, seconds)
+
+
+def noisy_silo_sum(
+    plan: Plan,
+    silos: Iterable[SiloSum],
+    *,
+    round: int,
+    survivors: int,
+    secure: str,
+    entropy: Entropy,
+    seconds: Seconds,
+    stats: EncodeStats | None = None,
+) -> NDArray[np.float64]:
+    """The decoded sum over the silos that upload, `survivors` of all of them; see `noisy_sum`."""
+    count = plan.cohort.uploads
+    shares = _noise_shares(plan, round, count, survivors)
+    mechanism = plan.mechanism
+    start = perf_counter()
+    if secure == "protocol":
+        messages = [mechanism.encode_silo(silo, shares=shares, entropy=entropy) for silo in silos]
+        encoded = perf_counter()
+        seconds.encode += encoded - start
+        total = _through_protocol(plan, np.stack(messages), count, round, entropy)
+        seconds.aggregate += perf_counter() - encoded
+    else:
+        total = mechanism.encode_silos(silos, shares=shares, entropy=entropy, stats=stats)
+        seconds.encode += perf_counter() - start
+    return _decoded(mechanism, total, round, seconds)
+
+
+def _noise_shares(plan: Plan, round: int, sampled: int, survivors: int) -> Fraction:
+    """By how much the noise is divided; `RoundFailed` when too few survive for a whole one."""
+    roster = plan.cohort.roster
+    need, shares = roster.min_survivors(sampled), roster.shares(sampled)
+    if survivors < need or shares == 0:
+        raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
+    return shares
+
+
+def _never_empty(blocks: Blocks, dimension: int) -> Iterator[NDArray[np.float32]]:
+    """The blocks, or one zero vector where nobody contributes."""
+    empty = True
+    for block in blocks:
+        empty = empty and len(block) == 0
+        yield block
+    if empty:
+        yield np.zeros((1, dimension), np.float32)
+
+
+def _decoded(mechanism: Mechanism, total: NDArray[Any], round: int, seconds: Seconds) -> NDArray[np.float64]:
     start = perf_counter()
     decoded = mechanism.decode(total, round=round)
     seconds.decode += perf_counter() - start
