@@ -76,6 +76,13 @@ class NoClip(StepByStep):
         return Clipped(0, 0, 0.0)
 
 
+class ClipsBeforeTheChoice(StepByStep):
+    """A vector whose whole length is on the coordinates that are sent is let through at γΔ."""
+
+    def _clip(self, x):
+        return L2Clip().apply(x, self.scale * self.clip_norm)
+
+
 class LostShare(SkellamMixture):
     """The second of two participants drops out, and the sum is opened without its noise."""
 
@@ -91,6 +98,7 @@ class LostShare(SkellamMixture):
         (HalfVariance, {}),
         (NoRoundingNoise, {"dimension": 64, "scale": 4.1, "total_noise": 10.0}),
         (NoClip, {}),
+        (ClipsBeforeTheChoice, {"keep": 4, "clip_slack": 0.5}),
         (LostShare, {"shares": 2}),
     ],
 )

@@ -1,5 +1,7 @@
 """A private sum: the same by protocol and by plain addition, and nothing released when it must not be."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,21 @@ def test_the_estimate_is_the_sum_within_its_noise(secure, make):
     assert result.participants == 12
     assert np.abs(result.estimate - x.sum(axis=0)).max() < 7 * plan.predicted.mse**0.5
     assert result.true_mse == pytest.approx(np.mean((result.estimate - x.sum(axis=0)) ** 2))
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_subset_of_the_coordinates_gives_an_estimate_of_them_all(secure):
+    x = np.random.default_rng(1).standard_normal((12, 100)) / 10
+    plan = plan_for(12, d=100)
+    kept = replace(plan, mechanism=replace(plan.mechanism, keep=40, clip_slack=1.0))
+    estimates = [sk.private_sum(x, kept, secure, round=round).estimate for round in range(30)]
+    predicted = kept.mechanism.predicted_error(12, 0.0)
+    assert estimates[0].shape == (100,)
+    errors = np.mean((estimates - x.sum(axis=0)) ** 2, axis=1)
+    assert errors.mean() == pytest.approx(predicted.mse, rel=0.35)
+    assert predicted.sketch > 0.5 * predicted.mse  # averaged out over rounds, each with its own subset
+    averaged = np.mean((np.mean(estimates, axis=0) - x.sum(axis=0)) ** 2)
+    assert averaged < 0.2 * errors.mean()
 
 
 @pytest.mark.parametrize("secure", [True, False])

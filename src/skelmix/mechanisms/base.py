@@ -202,9 +202,9 @@ class Mechanism(ABC):
 
     @property
     def sums_records(self) -> bool:
-        """Whether a silo may add up its records and noise the sum once, with the bound holding for each
+        """Whether a silo may add up its records and noise the sum once, with a bound that holds for each
         record."""
-        return False
+        return any(bound in self.silo_bounds for bound in self.bounds)
 
     def silo_sum(self, *, round: int) -> SiloSum:
         """An empty exact sum of a silo's records for this round: add vectors to it, then `encode_silo`."""

@@ -114,11 +114,6 @@ class Mixture(SiloMechanism):
         round_into_sum(x, total, entropy)
 
     @property
-    def sums_records(self) -> bool:
-        """Whether the bound holds for one record of a silo's sum: with every clip but the paper's."""
-        return not isinstance(self.clip, MixtureClip)
-
-    @property
     def _linf(self) -> float:
         return self.clip.linf if isinstance(self.clip, FlatClip) else math.inf
 
