@@ -66,7 +66,7 @@ def test_the_limits_that_count_on_sampling_do_not_notice(monkeypatch):
 
 def test_delta_is_below_one_over_the_population():
     ClientPolicy(**LIFTED | {"max_delta": 0.01}).check_plan(sampled_plan(60, 600, 1.6e-3))
-    with pytest.raises(PolicyViolation, match="below 1/population"):
+    with pytest.raises(PolicyViolation, match="below one over their number"):
         ClientPolicy(**LIFTED | {"max_delta": 0.01}).check_plan(sampled_plan(60, 600, 1.7e-3))
 
 
@@ -95,7 +95,7 @@ def test_trusted_keys_bound_the_population():
 def test_one_round_and_the_whole_run_have_limits_of_their_own():
     plan = sampled_plan()
     one, run = unsampled_epsilon(plan, 1), plan.report.epsilon_aggregator
-    assert plan.report.epsilon < one == pytest.approx(run, rel=1e-6)
+    assert plan.report.epsilon < run <= one  # the aggregator does not know beforehand whom it will sample
     assert accepted(ClientPolicy(max_epsilon_round=one * 1.001), plan)
     with pytest.raises(PolicyViolation, match="one round costs"):
         ClientPolicy(max_epsilon_round=one * 0.999).check_plan(plan)
