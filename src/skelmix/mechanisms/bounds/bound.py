@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: share of δ that pays for the total variation between a mechanism and its Gaussian certificate
 SLACK_SHARE = 0.02
 
+_MOST_SLACK = 0.01  # of one round: more would not be a small correction any more
+
 
 @dataclass(frozen=True)
 class ProvedEpsilon:
@@ -114,4 +116,5 @@ class Bound(ABC):
 
 def slack_budget(epsilon: float, delta: float, schedule: Schedule) -> float:
     """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ in all."""
-    return SLACK_SHARE * delta / (math.exp(min(epsilon, 500.0)) * schedule.rounds * schedule.rate)
+    budget = SLACK_SHARE * delta / (math.exp(min(epsilon, 500.0)) * schedule.rounds * schedule.rate)
+    return min(budget, _MOST_SLACK)
