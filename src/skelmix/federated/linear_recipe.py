@@ -39,7 +39,7 @@ class LinearRecipe:
 
 
 RECIPES = {
-    "mnist": LinearRecipe(groups=27, batch=4_096, rounds=300, learning_rate=4.0),
+    "mnist": LinearRecipe(groups=27, batch=4_096, rounds=300, learning_rate=8.0),
     "fashion-mnist": LinearRecipe(groups=27, batch=4_096, rounds=400, learning_rate=8.0),
     "cifar-10": LinearRecipe(groups=81, batch=8_192, rounds=300, learning_rate=4.0),
 }
