@@ -238,6 +238,8 @@ PLAN = {
         "shares": 10,
         "rotation_seed": "00" * 32,
         "rotate": True,
+        "keep": None,
+        "clip_slack": 0.0,
     },
     "bound": "paper",
     "slack": 0.0,
