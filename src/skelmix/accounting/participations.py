@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from skelmix.accounting.binomial import FloatArray, binomial
+from skelmix.accounting.gaussian.transforms import ComplexArray, power
 from skelmix.errors import InvalidInput
 from skelmix.validation import positive, probability, whole
+
+_UNIT = 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -93,18 +95,43 @@ class Participations:
         listed = float(logsumexp(terms))
         return min(free, listed, self.most * exponent) if exponent >= 0 else listed
 
-    def generating(self, z: NDArray[Any]) -> NDArray[Any]:
-        """E[z^K], elementwise, for |z| <= 1."""
+    def generating(self, z: ComplexArray, error: float = 0.0) -> tuple[ComplexArray, FloatArray]:
+        """(E[z^K]; a bound on how far each is from E[y^K] where |y - z| <= error, rounding included).
+
+        For |z| up to 1 + error. |E[z^K] - E[y^K]| <= error·E[K·(|z| + error)^(K-1)], the slope at the largest
+        modulus.
+        """
         if self.fixed:
-            return np.asarray(z**self.most)
+            values = power(z, self.most)
+            slope = self.most * (np.abs(z) + error) ** (self.most - 1)
+            return values, slope * error + math.expm1(3 * self.most * _UNIT) * np.abs(values)
         if not self.capped:
             q = self._probability_from_above
-            return np.asarray((1 - q + q * z) ** self.rounds)
+            base = 1 - q + q * z  # in error by less than 4 units in the last place of 1
+            values, off = power(base, self.rounds), q * error + 4 * _UNIT
+            slope = self.rounds * (np.abs(base) + off) ** (self.rounds - 1)
+            return values, slope * off + math.expm1(3 * self.rounds * _UNIT) * np.abs(values)
+        return self._capped_generating(z, error)
+
+    def _capped_generating(self, z: ComplexArray, error: float) -> tuple[ComplexArray, FloatArray]:
         counts, masses, above = self.masses()
-        total = np.zeros_like(z)
-        for mass in masses[::-1]:
+        total, modulus, slope = np.zeros_like(z), np.zeros(z.shape), np.zeros(z.shape)
+        length = np.abs(z) + error
+        for mass in masses[::-1]:  # Horner's rule, for the value, its modulus and the slope of that
             total = total * z + mass
-        return np.asarray(total * z ** int(counts[0]) + above * z**self.most)
+            slope = slope * length + modulus
+            modulus = modulus * length + mass
+        first = int(counts[0])
+        slope = slope * length**first + (first * modulus * length ** max(first - 1, 0) if first else 0.0)
+        slope += self.most * above * length ** (self.most - 1)
+        modulus = modulus * length**first + above * length**self.most
+        values = (
+            total * power(z, first) + above * power(z, self.most)
+            if first
+            else total + above * power(z, self.most)
+        )
+        products = len(masses) + first + self.most
+        return values, slope * error + math.expm1(6 * products * _UNIT) * modulus
 
     @property
     def _probability_from_above(self) -> float:

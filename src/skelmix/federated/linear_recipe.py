@@ -1,7 +1,7 @@
 """Settings with which softmax regression on scattering features trains well in private, by data set.
 
-None of them was chosen by ε: a linear model on these features is so easy a problem that the same number of
-rounds and the same step serve budgets from 1 to 8.
+They were found at ε = 3 and δ = 1e-5 with Gaussian noise. The features make the problem so easy that at
+ε = 1 MNIST loses 0.2 points (measured at learning rate 4), Fashion-MNIST 1.4.
 """
 
 from __future__ import annotations

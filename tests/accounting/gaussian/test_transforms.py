@@ -9,7 +9,13 @@ from scipy.fft import next_fast_len, rfft
 
 from skelmix.accounting.gaussian import transforms
 from skelmix.accounting.gaussian.losses import sampled_gaussian
-from skelmix.accounting.gaussian.transforms import convolution, convolution_power, forward_error
+from skelmix.accounting.gaussian.transforms import (
+    convolution,
+    convolution_mixture,
+    convolution_power,
+    forward_error,
+)
+from skelmix.accounting.participations import Participations
 
 SIZES = [next_fast_len(n, real=True) for n in (5, 64, 243, 625, 1000, 6720, 46_000, 100_000, 2**18, 3**11)]
 
@@ -96,3 +102,27 @@ def test_the_bound_grows_about_as_the_rounds():
     assert 2 < bounds[1] / bounds[0] < 12
     assert 2 < bounds[2] / bounds[1] < 12
     assert math.isfinite(bounds[2])
+
+
+@pytest.mark.parametrize(
+    "participations",
+    [Participations(6), Participations(9, cap=4), Participations(12, 0.25), Participations(40, 0.25, cap=12)],
+    ids=["fixed", "fixed-cap", "binomial", "binomial-cap"],
+)
+def test_a_random_number_of_copies_is_within_its_bound(participations):
+    mass = np.array([0.25, 0.5, 0.25])
+    counts, weights, above = participations.masses()
+    size = next_fast_len(2 * participations.rounds + 3, real=True)
+    exact = np.zeros(size, object)
+    for count, weight in zip(
+        (*counts.tolist(), participations.most), (*weights.tolist(), above), strict=True
+    ):
+        term = np.array([Fraction(1)], object)
+        for _ in range(count):
+            term = np.convolve(term, [Fraction(float(one)) for one in mass])
+        exact[: len(term)] += Fraction(float(weight)) * term
+    found, bound = convolution_mixture(mass, size, participations.generating)
+    error = float(sum(abs(Fraction(float(one)) - other) for one, other in zip(found, exact, strict=True)))
+    assert error <= bound < 1e-11
+    unproved = convolution_mixture(mass, size, lambda z, error: (participations.generating(z)[0], 0 * abs(z)))
+    assert unproved[1] < bound

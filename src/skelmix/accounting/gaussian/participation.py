@@ -84,7 +84,7 @@ def aggregator_epsilon(
 
     Exact without a coin, within about 1e-3 of the limit with one. Infinity where the certificate's slack
     times the expected contributions exceeds δ; with a coin also for δ near the rounding of the transforms
-    (1e-12), or a mu above 40.
+    (about 1e-11), or a mu above 40.
 
     Example:
 

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
 from skelmix.accounting.gaussian.losses import FloatArray, Losses, sampled_gaussian
+from skelmix.accounting.gaussian.transforms import convolution_mixture
 from skelmix.accounting.participations import Participations
 
 _TAIL = 1e-15  # mass that a composition may cut off; it counts as an infinite loss
 _ORDERS = 20  # exponents of the Chernoff bounds that say where to cut
-_FFT_ERROR = 1e-12  # for rounding in the transforms, taken off δ; or, if that is more,
-_FFT_ERROR_PER_ROUND = 2.0**-50
 
 
 class Profile(Protocol):
@@ -72,7 +71,7 @@ def gaussian_deltas(epsilon: float, mu: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class GridSum:
-    """Contributions with a coin, in one direction, with an allowance for the rounding of the transforms."""
+    """Contributions with a coin, in one direction, with a proved bound on the rounding of the transforms."""
 
     losses: Losses
     allowance: float
@@ -84,17 +83,18 @@ class GridSum:
         return math.inf if delta <= self.allowance else self.losses.epsilon(delta - self.allowance)
 
 
-def _total(losses: Losses, participations: Participations) -> Losses:
+def _total(losses: Losses, participations: Participations) -> GridSum:
     """The loss of a random number of such rounds: the transform is E[φ^K], φ that of one round."""
     low, high = _ends(losses, participations)
     count = high - low + 1
     size = next_fast_len(max(count, len(losses.mass)), real=True)
     padded = np.zeros(size)
     padded[: len(losses.mass)] = losses.mass
-    spectrum = participations.generating(rfft(np.roll(padded, losses.first)))
+    summed, error = convolution_mixture(np.roll(padded, losses.first), size, participations.generating)
     # what lies outside [low, high] wraps around; it is less than the tail, which is paid for
-    mass = np.roll(irfft(spectrum, size), -low)[:count]
-    return Losses(losses.interval, low, mass, _TAIL + participations.expected * losses.infinite)
+    mass = np.roll(summed, -low)[:count]
+    infinite = _TAIL + participations.expected * losses.infinite
+    return GridSum(Losses(losses.interval, low, mass, infinite), error)
 
 
 def _ends(losses: Losses, participations: Participations) -> tuple[int, int]:
@@ -124,9 +124,5 @@ def directions(
     if coin == 1:
         exact = GaussianSum(mu, participations)
         return exact, exact
-    composed = participations.most if participations.fixed else participations.rounds
-    allowance = max(_FFT_ERROR, composed * _FFT_ERROR_PER_ROUND)
-    forward, reverse = (
-        GridSum(_total(losses, participations), allowance) for losses in sampled_gaussian(mu, coin, interval)
-    )
+    forward, reverse = (_total(losses, participations) for losses in sampled_gaussian(mu, coin, interval))
     return forward, reverse

@@ -26,6 +26,7 @@ all distances, whose transforms are those products w.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +52,15 @@ def _inverse_error(size: int) -> float:
 def convolution_power(mass: FloatArray, count: int, size: int) -> tuple[FloatArray, float]:
     """(the circular convolution of `count` copies of `mass`, padded to `size`; bound on its L1 error)."""
     spectrum = rfft(mass, size)
-    power = _power(spectrum, count)
-    norm = _norm(power) * (1 + count * 4 * _UNIT)
+    powered = power(spectrum, count)
+    norm = _norm(powered) * (1 + count * 4 * _UNIT)
     error = forward_error(size) * float(np.sum(np.abs(mass))) * (1 + 1e-9)
     spread = min(
         math.exp(min(700.0, count * error / t)) * (norm / t + math.sqrt(size) * t ** (count - 1))
         for t in _SPLITS
     )
     rounding = math.expm1(3 * count * _UNIT) + _inverse_error(size)
-    return irfft(power, size), count * error * spread + rounding * norm
+    return irfft(powered, size), count * error * spread + rounding * norm
 
 
 def convolution(first: FloatArray, second: FloatArray, size: int) -> tuple[FloatArray, float]:
@@ -71,12 +72,27 @@ def convolution(first: FloatArray, second: FloatArray, size: int) -> tuple[Float
     return irfft(product, size), spectral + (3 * _UNIT + _inverse_error(size)) * _norm(product)
 
 
+def convolution_mixture(
+    mass: FloatArray, size: int, generating: Callable[[ComplexArray, float], tuple[ComplexArray, FloatArray]]
+) -> tuple[FloatArray, float]:
+    """(the mass of a random number of copies, circular, padded to `size`; bound on its L1 error).
+
+    generating(values, error) gives E[z^K] of the number K at each value, and a bound on how far each is from
+    E[z^K] at any point within `error` of the value, rounding included. Steps 1, 3 and 4 are those above.
+    """
+    spectrum = rfft(mass, size)
+    error = forward_error(size) * float(np.sum(np.abs(mass))) * (1 + 1e-9)
+    values, errors = generating(spectrum, error)
+    spread = math.sqrt(2) * float(np.linalg.norm(errors)) * (1 + 1e-9)
+    return irfft(values, size), spread + _inverse_error(size) * _norm(values)
+
+
 def _norm(half: ComplexArray) -> float:
     """Of the whole spectrum, from the half that a real transform keeps; from above."""
     return math.sqrt(2) * float(np.linalg.norm(half)) * (1 + 1e-9)
 
 
-def _power(values: ComplexArray, count: int) -> ComplexArray:
+def power(values: ComplexArray, count: int) -> ComplexArray:
     """values ** count by squaring: at most count - 1 products lie behind each result."""
     result = None
     square = values
