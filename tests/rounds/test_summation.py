@@ -81,3 +81,19 @@ def test_a_single_sum_claims_no_amplification():
     )
     report = sk.private_sum(np.full((24, 16), 0.1), plan, secure=False).report
     assert report.epsilon == plan.report.epsilon_aggregator > plan.report.epsilon
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({"contribute": 0.5}, "contribute"), ({"max_participations": 1}, "max_part")]
+)
+def test_a_single_sum_refuses_coins_and_caps_that_it_cannot_keep(options, name):
+    target, setting = sk.PrivacyTarget(5.0, 1e-3), {"dimension": 4, "bits": 16, "bound": "gdp"}
+    plan = sk.plan(target, rounds=2, cohort=sk.Cohort.everyone(6, **options), **setting)
+    with pytest.raises(InvalidInput, match=name):
+        sk.private_sum(np.zeros((6, 4)), plan)
+
+
+def test_a_cap_that_no_run_reaches_is_kept_by_a_single_sum():
+    cohort = sk.Cohort.everyone(6, max_participations=1)
+    plan = sk.plan(sk.PrivacyTarget(5.0, 1e-3), dimension=4, bits=16, bound="gdp", cohort=cohort)
+    assert sk.private_sum(np.zeros((6, 4)), plan).participants == 6

@@ -14,6 +14,28 @@ BOUNDS = "tight|rdp|gdp|flat|paper"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout; logs go to stderr.")]
 Epsilon = Annotated[float, typer.Option(help="Privacy target ε.", rich_help_panel="Privacy")]
+EpsilonAggregator = Annotated[
+    float | None,
+    typer.Option(
+        help="Second target: ε against the aggregator, who sees who takes part.", rich_help_panel="Privacy"
+    ),
+]
+Contribute = Annotated[
+    float,
+    typer.Option(
+        help="Probability with which a participant of a round sends its vector, by a secret coin of its own.",
+        rich_help_panel="Participants",
+    ),
+]
+MaxParticipations = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|auto",
+        help="Rounds that a participant contributes to at most; auto: the smallest cap that one in a million "
+        "would exceed.",
+        rich_help_panel="Participants",
+    ),
+]
 Delta = Annotated[
     float, typer.Option(help="Privacy target δ, well below 1/population.", rich_help_panel="Privacy")
 ]
@@ -67,18 +89,42 @@ Alignment = Annotated[
 
 
 def build_cohort(
-    expected: int, population: int | None, dropout_tolerance: float, colluding: int, sampling: str
+    expected: int,
+    population: int | None,
+    dropout_tolerance: float,
+    colluding: int,
+    sampling: str,
+    contribute: float = 1.0,
+    max_participations: str | None = None,
+    rounds: int = 1,
 ) -> Cohort:
     """The cohort that the shared options describe; without a population everyone is in every round."""
     from skelmix.planning import Cohort
 
-    return Cohort(
+    cohort = Cohort(
         expected=expected,
         population=expected if population is None else population,
         dropout_tolerance=dropout_tolerance,
         colluding=colluding,
         sampling=sampling,
+        contribute=contribute,
+        max_participations=_cap(max_participations),
     )
+    return cohort.with_smallest_cap(rounds) if max_participations == "auto" else cohort
+
+
+def _cap(text: str | None) -> int | None:
+    from skelmix.errors import InvalidInput
+
+    if text is None or text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidInput(
+            f"max_participations = {text!r}: give a number of rounds, or auto for the smallest cap that one "
+            "in a million would exceed"
+        ) from error
 
 
 def build_plan(
@@ -98,17 +144,22 @@ def build_plan(
     colluding: int,
     sampling: str,
     alignment: float,
+    epsilon_aggregator: float | None = None,
+    contribute: float = 1.0,
+    max_participations: str | None = None,
 ) -> Plan:
     """The plan that the shared options describe."""
     from skelmix.planning import PrivacyTarget, plan
 
     return plan(
-        PrivacyTarget(epsilon, delta),
+        PrivacyTarget(epsilon, delta, epsilon_aggregator),
         dimension=dimension,
         clip_norm=clip_norm,
         bits=bits,
         rounds=rounds,
-        cohort=build_cohort(cohort, population, dropout_tolerance, colluding, sampling),
+        cohort=build_cohort(
+            cohort, population, dropout_tolerance, colluding, sampling, contribute, max_participations, rounds
+        ),
         mechanism=mechanism,
         scale=scale,
         bound=bound,

@@ -31,10 +31,25 @@ def register(app: typer.Typer) -> None:
         dropout_tolerance: opt.DropoutTolerance = 0.0,
         colluding: opt.Colluding = 0,
         sampling: opt.Sampling = "poisson",
+        epsilon_aggregator: opt.EpsilonAggregator = None,
+        contribute: opt.Contribute = 1.0,
+        max_participations: opt.MaxParticipations = None,
         alignment: opt.Alignment = 1.0,
         compare: Annotated[bool, typer.Option(help="A table over all mechanisms at these bits.")] = False,
+        against_aggregator: Annotated[
+            bool,
+            typer.Option(
+                "--against-aggregator",
+                help="A table of rounds, cohorts and coins with equal expected contributions: ε for "
+                "observers and for the aggregator, and a participant's upload.",
+            ),
+        ] = False,
         plot: Annotated[
-            Path | None, typer.Option(help="Write a picture: predicted error against bits.")
+            Path | None,
+            typer.Option(
+                help="Write a picture: predicted error against bits, or the aggregator's ε against upload "
+                "with --against-aggregator."
+            ),
         ] = None,
         output: Annotated[
             Path | None, typer.Option(help="Write the plan as JSON, for clients and server.")
@@ -50,7 +65,12 @@ def register(app: typer.Typer) -> None:
             epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, cohort=cohort,
             population=population, rounds=rounds, bound=bound, scale=scale,
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
+            epsilon_aggregator=epsilon_aggregator, contribute=contribute,
+            max_participations=max_participations,
         )  # fmt: skip
+        if against_aggregator:
+            _against_aggregator(settings | {"bits": bits, "mechanism": mechanism}, plot, as_json)
+            return
         if plot is not None:
             from skelmix.studies.compare import plot_error_against_bits
 
@@ -70,6 +90,18 @@ def register(app: typer.Typer) -> None:
             output.write_text(chosen.to_json() + "\n")
             err.print(f"wrote {output}")
         emit(chosen.summary(), str(chosen), as_json=as_json)
+
+
+def _against_aggregator(settings: dict[str, Any], plot: Path | None, as_json: bool) -> None:
+    """Print, and draw if asked to, what other schedules would give against the aggregator."""
+    from skelmix.studies.schedules import plot_schedules, schedule_rows, schedule_table
+
+    with err.status("planning other rounds, cohorts and coins"):
+        rows = schedule_rows(opt.build_plan, **settings)
+    if plot is not None:
+        plot_schedules(plot, rows)
+        err.print(f"wrote {plot}")
+    emit({"against_aggregator": rows}, schedule_table(rows).rich(), as_json=as_json)
 
 
 def _row(name: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,9 @@ def register(app: typer.Typer) -> None:
         dropout_tolerance: opt.DropoutTolerance = 0.0,
         colluding: opt.Colluding = 0,
         sampling: opt.Sampling = "poisson",
+        epsilon_aggregator: opt.EpsilonAggregator = None,
+        contribute: opt.Contribute = 1.0,
+        max_participations: opt.MaxParticipations = None,
         alignment: Annotated[float | None, _option(_ALIGNMENT, panel="Vector")] = None,
         records: Annotated[int, _option("Records a participant holds.")] = 1,
         skew: Annotated[float | None, _option("Dirichlet concentration of a label skew.")] = None,
@@ -105,6 +108,8 @@ def register(app: typer.Typer) -> None:
         plans: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, clip_norm=clip_norm, bits=bits, cohort=cohort, rounds=rounds,
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
+            epsilon_aggregator=epsilon_aggregator, contribute=contribute,
+            max_participations=max_participations,
         )  # fmt: skip
         kinds = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
         if baseline:

@@ -32,7 +32,7 @@ from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, s
 from skelmix.planning import PrivacyReport
 from skelmix.planning.silos import Silos
 from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_silo_sum, noisy_sum
-from skelmix.rounds.coin_and_cap import Contributions
+from skelmix.rounds.coin_and_cap import SimulatedChoices
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.ledger import Ledger
 from skelmix.rounds.locks import FileLock
@@ -145,8 +145,7 @@ class Trainer:
         self._lock: FileLock | None = None
         self._directory = None if run_directory is None else Path(run_directory)
         self.ledger = self._open_directory(resuming)
-        counts = None if self._directory is None else self._directory / "participations.npy"
-        self._contributions = Contributions(plan.cohort.roster, counts)
+        self._choices = self._open_choices()
 
     @classmethod
     def resume(
@@ -286,7 +285,7 @@ class Trainer:
     ) -> np.ndarray:
         clients, gradients = cast(Clients, self.clients), cast(Gradients, self.gradients)
         mechanism = self.plan.mechanism
-        sending = self._contributions.of(here, entropy)
+        sending = self._choices.of(here, entropy)
         mended = Mended(gradients.blocks(clients, sending), mechanism)
         watched = (
             TrueSum(mechanism.clip_norm, mechanism.dimension) if self.diagnostics and looked_at else None
@@ -387,6 +386,20 @@ class Trainer:
             self._lock.close()
             raise
         return ledger
+
+    def _open_choices(self) -> SimulatedChoices:
+        """Coins and caps of the participants, with the counts of an earlier process."""
+        counts = None if self._directory is None else self._directory / "participations.npy"
+        try:
+            return SimulatedChoices(
+                self.plan.cohort.roster,
+                counts,
+                plan_digest=self.plan.digest(),
+                charged=self.ledger.charged,
+            )
+        except BaseException:
+            self.close()
+            raise
 
     def _load(self) -> None:
         directory, ledger = self._directory, self.ledger

@@ -2,8 +2,9 @@
 round.
 
 `strategy.start(grid=SecureGrid(grid, plan), ...)`. The strategy proposes nodes and a model as ever; it gets
-back one reply: the model moved by (sum of the clipped, noisy updates)/(expected cohort), with weight 1,
-which every averaging strategy passes on unchanged. Evaluation and query messages go through as they are.
+back one reply: the model moved by (sum of the clipped, noisy updates)/(expected contributions), with
+weight 1, which every averaging strategy passes on unchanged. Evaluation and query messages go through as
+they are.
 """
 
 from __future__ import annotations

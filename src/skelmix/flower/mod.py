@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import numpy as np
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
@@ -32,6 +33,8 @@ from skelmix.flower.records import (
     Answer,
     Request,
 )
+from skelmix.noise.entropy import system_entropy
+from skelmix.rounds.coin_and_cap import sends_vector
 from skelmix.rounds.context import round_context
 from skelmix.secagg import checks
 from skelmix.secagg.client import Client
@@ -196,12 +199,13 @@ class _Participant:
 
     def _masked(self, data: bytes, message: Message, call_next: Call) -> tuple[bytes, MetricRecord]:
         """Train, encode, mask. The round is marked as spent before anything is sent, and cannot be asked
-        for again. What training comes to changes the vector and nothing else.
+        for again. What training comes to changes the vector and nothing else; nor do the node's coin and
+        its cap, so the app trains whatever they say.
         """
         client = self._restored()
         facts = self.memory.plan_facts()
         round_number, size = self.memory.open_round
-        self.memory.spend(round_number)
+        spent = self.memory.spend(round_number)
         self.memory.erase()  # whatever goes wrong from here on, these masks are not used again
         _, before = only_arrays(message.content, "the server's message")
         _check_dimension(before, facts.dimension)
@@ -212,6 +216,7 @@ class _Participant:
         mechanism = facts.mechanism()
         reply = call_app(call_next, message, self.context)
         vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
+        vector *= np.float32(sends_vector(facts.cohort, spent, system_entropy()))
         encoded = mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
         answer = client.masked(data, encoded)
         self.memory.reopen(round_number, size)

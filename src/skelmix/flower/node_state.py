@@ -136,12 +136,15 @@ class Memory:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise _damaged("plan") from error
 
-    def spend(self, round_number: int) -> None:
-        """From now on no vector is made for this round or an earlier one."""
+    def spend(self, round_number: int) -> int:
+        """From now on no vector is made for this round or an earlier one. Returns how many rounds of the run
+        were spent, before or after a restart, this one included."""
         if round_number <= self.last_round:
             raise CorruptState(f"round {round_number} was already spent")
-        self._store.spend(round_number)
-        self._record["last-round"] = round_number
+        known = int(self._get("spent-rounds", int, 0)) + 1  # should the file on disk have been lost meanwhile
+        count = max(known, self._store.spend(round_number))
+        self._record["last-round"], self._record["spent-rounds"] = round_number, count
+        return count
 
     def join(self, round_number: int, size: int, attendance: JoinedRounds) -> None:
         """A round of this number and with so many participants was joined; `keep` its secrets next."""

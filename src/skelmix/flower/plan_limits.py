@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from skelmix.errors import PolicyViolation
 from skelmix.planning.guarantee import privacy_report
+from skelmix.wording import counted
 
 if TYPE_CHECKING:
     from skelmix.flower.policy import ClientPolicy
@@ -59,10 +60,27 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
             f"against the aggregator the plan costs ε = {report.epsilon_aggregator:.4g}, "
             f"this node allows {policy.max_epsilon_aggregator:g}"
         )
+    yield from _contribution_reasons(policy, plan)
     if not (epsilon := unsampled_epsilon(plan, 1)) <= policy.max_epsilon_round:
         yield (
             f"one round costs ε = {epsilon:.4g} against those who know that this node took part, "
             f"it allows {policy.max_epsilon_round:g}"
+        )
+
+
+def _contribution_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
+    """What the node's own cap and coin ask of a plan."""
+    cohort = plan.cohort.roster
+    most = plan.rounds if cohort.max_participations is None else cohort.max_participations
+    if policy.max_participations is not None and min(most, plan.rounds) > policy.max_participations:
+        yield (
+            f"the plan could ask for {counted(min(most, plan.rounds), 'contribution')} of this node, which "
+            f"allows {policy.max_participations}: plan with Cohort(max_participations=…)"
+        )
+    if not cohort.contribute <= policy.max_contribute:
+        yield (
+            f"the plan has this node send its vector with probability {cohort.contribute:g}, it allows "
+            f"{policy.max_contribute:g}: plan with Cohort(contribute=…)"
         )
 
 

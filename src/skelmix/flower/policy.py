@@ -21,12 +21,16 @@ _NODE_KEYS = {
     "skelmix-max-epsilon",
     "skelmix-max-epsilon-aggregator",
     "skelmix-max-epsilon-round",
+    "skelmix-max-contribute",
     "skelmix-max-delta",
+    "skelmix-max-participations",
     "skelmix-max-population",
     "skelmix-min-cohort",
     "skelmix-server-identity",
     "skelmix-state",
 }
+
+_NUMBERS = ("max_epsilon", "max_epsilon_aggregator", "max_epsilon_round", "max_delta", "max_contribute")
 
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 
@@ -41,7 +45,11 @@ class ClientPolicy:
     max_epsilon, max_delta: the most that the whole plan may cost against everyone who sees the models. δ must
       also be below 1/population.
     max_epsilon_aggregator: the most that it may cost against the aggregator, who knows who took part, over
-      all rounds (`PrivacyReport.epsilon_aggregator`).
+      all rounds (`PrivacyReport.epsilon_aggregator`). Without a cap that rests on cohorts drawn as agreed.
+    max_participations: the most rounds of a run that this node contributes to; plans that could ask for more
+      are refused. The node counts itself, so ε against the aggregator then holds whatever cohorts it picks.
+    max_contribute: the largest probability with which this node sends its vector, by its own coin; 0.1 wants
+      plans with `Cohort(contribute=0.1)` or less.
     max_epsilon_round: the most that one round may cost, at the plan's δ, against those who know that this
       node took part in it: whatever sampling is claimed, no round has less noise than that asks for.
     max_population: the most participants there are, as the node's operator knows; plans for more are refused.
@@ -79,6 +87,8 @@ class ClientPolicy:
     max_delta: float = 1e-3
     max_epsilon_aggregator: float = 100.0
     max_epsilon_round: float = 12.0
+    max_participations: int | None = None
+    max_contribute: float = 1.0
     max_population: int | None = None
     min_cohort: int = 3
     mechanisms: tuple[str, ...] = MECHANISMS
@@ -94,8 +104,10 @@ class ClientPolicy:
         positive(max_epsilon_round=self.max_epsilon_round)
         probability(max_delta=self.max_delta)
         whole(2, min_cohort=self.min_cohort)
-        if self.max_population is not None:
-            whole(1, max_population=self.max_population)
+        positive(max_contribute=self.max_contribute)
+        for name in ("max_population", "max_participations"):
+            if (most := getattr(self, name)) is not None:
+                whole(1, **{name: most})
         if unknown := set(self.mechanisms) - set(MECHANISMS):
             raise InvalidInput(
                 f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(MECHANISMS)}"
@@ -112,8 +124,9 @@ class ClientPolicy:
         is stricter.
 
         Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-epsilon-round,
-        skelmix-max-delta, skelmix-max-population, skelmix-min-cohort, skelmix-server-identity
-        (hexadecimal), and skelmix-state, the directory in which the node keeps which rounds it has answered.
+        skelmix-max-delta, skelmix-max-participations, skelmix-max-contribute, skelmix-max-population,
+        skelmix-min-cohort, skelmix-server-identity (hexadecimal), and skelmix-state, the directory in which
+        the node keeps which rounds it has answered.
         The population is the operator's to state, where the app states none. Another key that begins with
         skelmix-, or a value that is none, raises `InvalidInput`: a limit that was meant must not be missed.
         """
@@ -129,12 +142,14 @@ class ClientPolicy:
 
     def _narrowed(self, node_config: Mapping[str, Any]) -> ClientPolicy:
         found = self
-        for name in ("max_epsilon", "max_epsilon_aggregator", "max_epsilon_round", "max_delta"):
+        for name in _NUMBERS:
             if (limit := node_config.get(f"skelmix-{name.replace('_', '-')}")) is not None:
                 found = replace(found, **{name: min(float(limit), getattr(found, name))})
-        if (population := node_config.get("skelmix-max-population")) is not None:
-            stated = math.floor(float(population))
-            found = replace(found, max_population=min(stated, found.max_population or stated))
+        for name in ("max_population", "max_participations"):
+            if (limit := node_config.get(f"skelmix-{name.replace('_', '-')}")) is not None:
+                stated = math.floor(float(limit))
+                least: Any = min(stated, getattr(found, name) or stated)
+                found = replace(found, **{name: least})
         if (cohort := node_config.get("skelmix-min-cohort")) is not None:
             found = replace(found, min_cohort=max(found.min_cohort, math.ceil(float(cohort))))
         if (identity := node_config.get("skelmix-server-identity")) is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from skelmix.accounting.participations import smallest_cap
 from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.planning.contributors import Contributors
@@ -149,6 +150,17 @@ class Cohort(Contributors):
         return Schedule(
             rounds, self.sampling, self.expected, self.population, self.contribute, self.max_participations
         )
+
+    def with_smallest_cap(self, rounds: int, exceeded: float = 1e-6) -> Self:
+        """The same cohort with the smallest cap that a participant would exceed with a probability below
+        `exceeded`, in a run of so many rounds with cohorts drawn as agreed.
+
+        Example:
+
+            >>> Cohort(2_400, 60_000, contribute=0.1).with_smallest_cap(1_000).max_participations
+            73
+        """
+        return replace(self, max_participations=smallest_cap(rounds, self.sampling_probability, exceeded))
 
     @classmethod
     def everyone(cls, participants: int, **options: Any) -> Self:

@@ -18,6 +18,7 @@ from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.report import PrivacyReport
 from skelmix.planning.silos import Silos, contributors_from_dict
 from skelmix.planning.target import PrivacyTarget
+from skelmix.wording import up
 
 FORMAT = 1
 _FIELDS = {
@@ -63,6 +64,15 @@ class Plan:
         return enough and self.report.epsilon <= self.target.epsilon * (1 + tolerance)
 
     @property
+    def binding_target(self) -> str:
+        """Which limit decides the noise: "observers" or "aggregator", whose ε is the larger part of it."""
+        limit = self.target.epsilon_aggregator
+        if limit is None:
+            return "observers"
+        used = self.report.epsilon / self.target.epsilon
+        return "aggregator" if self.report.epsilon_aggregator / limit > used else "observers"
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know before running this plan."""
         warnings = []
@@ -105,6 +115,7 @@ class Plan:
             "mu": report.mu,
             "epsilon_aggregator": report.epsilon_aggregator,
             "epsilon_every_round": report.epsilon_every_round,
+            "binding_target": self.binding_target,
             "unit": self.cohort.unit,
             "mechanism": mechanism.name,
             "bound": report.bound,
@@ -136,6 +147,7 @@ class Plan:
             [
                 str(self.report),
                 "",
+                *self._targets(),
                 f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits per "
                 f"coordinate, scale γ = {mechanism.scale:.6g}, "
                 f"clip norm {mechanism.clip_norm:g}",
@@ -150,6 +162,17 @@ class Plan:
                 *(f"warning     {warning}" for warning in self.warnings),
             ]
         )  # fmt: skip
+
+    def _targets(self) -> list[str]:
+        """Where two limits were asked for: what is reached of each, and which one binds."""
+        limit, report = self.target.epsilon_aggregator, self.report
+        if limit is None:
+            return []
+        binds = "the aggregator's" if self.binding_target == "aggregator" else "the observers'"
+        return [
+            f"targets     ε ≤ {self.target.epsilon:g} for observers (reached: {up(report.epsilon)}), ε ≤ "
+            f"{limit:g} for the aggregator (reached: {up(report.epsilon_aggregator)}); {binds} binds"
+        ]
 
     @classmethod
     def around(

@@ -51,6 +51,7 @@ class ContributionStore:
         >>> store = ContributionStore(Path(tempfile.mkdtemp()), run=7)
         >>> store.accept("a" * 64)
         >>> store.spend(0)
+        1
         >>> ContributionStore(store.directory, run=7).read().last_round
         0
     """
@@ -94,14 +95,18 @@ class ContributionStore:
                 self._forget_old_runs()
                 self._write(replace(before, plan=plan_digest))
 
-    def spend(self, round: int) -> None:
-        """From now on, and after any restart, no vector is made for this round or an earlier one."""
+    def spend(self, round: int) -> int:
+        """From now on, and after any restart, no vector is made for this round or an earlier one.
+
+        Returns for how many rounds of the run one was made, this one included: what a cap is compared with.
+        """
         whole(0, round=round)
         with self._locked():
             before = self.read()
             if round <= before.last_round:
                 raise CorruptState(f"round {round} was already spent: the last one is {before.last_round}")
             self._write(replace(before, last_round=round, count=before.count + 1))
+            return before.count + 1
 
     def erase(self) -> None:
         """Forget the run. Only when its server can ask for nothing any more."""

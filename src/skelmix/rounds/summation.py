@@ -74,6 +74,7 @@ def private_sum(
     infinity raise `InvalidInput` and release nothing. Such an error depends on the data: it is meant for the
     caller, who owns all of them, and must not be passed on to others. Where participants and aggregator are
     different parties (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
+    Plans with a coin, or a cap below their rounds, raise `InvalidInput`.
 
     Example:
 
@@ -87,6 +88,7 @@ def private_sum(
         ((8,), 10)
     """
     mechanism, cohort = plan.mechanism, plan.cohort.roster
+    _refuse_coin_and_cap(plan)
     watched = _Watched(vectors, plan, diagnostics)
     shares = cohort.shares(cohort.expected)
     threshold = cohort.min_survivors(cohort.expected)
@@ -122,6 +124,22 @@ def private_sum(
     true_mse = None if watched.total is None else float(np.mean((estimate - watched.total) ** 2))
     report = replace(_unsampled(plan.report), simulated=not secure)
     return PrivateSum(estimate, watched.count, report, plan.predicted, true_mse)
+
+
+def _refuse_coin_and_cap(plan: Plan) -> None:
+    """Calls do not know each other's participants, so they cannot count; and a coin would throw away most of
+    a sum whose caller holds every vector anyway."""
+    cohort = plan.cohort.roster
+    if cohort.contribute < 1:
+        raise InvalidInput(
+            f"contribute = {cohort.contribute:g}: a single sum takes every vector; make the plan with "
+            "contribute=1, or train (Trainer, Flower), where participants toss their coins"
+        )
+    if cohort.max_participations is not None and cohort.max_participations < plan.rounds:
+        raise InvalidInput(
+            f"max_participations = {cohort.max_participations} of {plan.rounds} rounds: nobody counts from "
+            "one call to the next; make the plan without a cap, or for as many rounds as the cap allows"
+        )
 
 
 def _unsampled(report: PrivacyReport) -> PrivacyReport:
