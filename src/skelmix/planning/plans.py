@@ -15,6 +15,7 @@ from skelmix.planning.central import central_multiplier
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.digest import json_digest
 from skelmix.planning.guarantee import privacy_report
+from skelmix.planning.rate import packed_bytes
 from skelmix.planning.report import PrivacyReport
 from skelmix.planning.silos import Silos, contributors_from_dict
 from skelmix.planning.target import PrivacyTarget
@@ -61,6 +62,28 @@ class Plan:
         limit = self.target.epsilon_aggregator
         enough = limit is None or self.report.epsilon_aggregator <= limit * (1 + tolerance)
         return enough and self.report.epsilon <= self.target.epsilon * (1 + tolerance)
+
+    @property
+    def upload_bytes(self) -> int:
+        """Bytes of one participant's masked vector in a round, packed; secure aggregation's keys and shares
+        come on top. To a trusted aggregator a vector goes as float32."""
+        mechanism = self.mechanism
+        if not mechanism.distributed:
+            return 4 * mechanism.dimension
+        return packed_bytes(mechanism.coordinates, mechanism.bits)
+
+    @property
+    def rate(self) -> float:
+        """Bits per weight that an upload has."""
+        mechanism = self.mechanism
+        if not mechanism.distributed:
+            return 32.0
+        return mechanism.coordinates * mechanism.bits / mechanism.dimension
+
+    @property
+    def keep(self) -> float:
+        """The fraction of the rotated coordinates that is sent."""
+        return self.mechanism.coordinates / self.mechanism.padded_dimension
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -110,6 +133,11 @@ class Plan:
             "bound": report.bound,
             "scale": mechanism.scale,
             "bits": mechanism.bits,
+            "rate": self.rate,
+            "keep": self.keep,
+            "coordinates": mechanism.coordinates,
+            "clip_slack": mechanism.clip_slack,
+            "upload_bytes": self.upload_bytes,
             "clip_norm": mechanism.clip_norm,
             "dimension": mechanism.dimension,
             "rounds": self.rounds,
@@ -131,6 +159,7 @@ class Plan:
         mechanism, predicted = self.mechanism, self.predicted
         ratio = predicted.effective_mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
         bias = f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""
+        sketch = f" + coordinates not sent {predicted.sketch:.3g}" if predicted.sketch else ""
         lost = ", counting all that wraps as lost" if predicted.effective_mse > 1.001 * predicted.mse else ""
         return "\n".join(
             [
@@ -139,17 +168,27 @@ class Plan:
                 f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits per "
                 f"coordinate, scale γ = {mechanism.scale:.6g}, "
                 f"clip norm {mechanism.clip_norm:g}",
+                f"upload      {self._upload()}",
                 f"noise       {mechanism.noise:.6g} per participant, {mechanism.total_noise:.6g} in the sum",
                 f"cohort      {self.cohort}, at least {self.report.min_survivors:,} survivors",
                 f"error       {predicted.mse:.4g} per coordinate of the sum = noise {predicted.noise:.3g} + "
                 f"rounding {predicted.rounding:.3g} + "
-                f"wrapping {predicted.wrap:.3g}{bias}",
+                f"wrapping {predicted.wrap:.3g}{sketch}{bias}",
                 f"            {ratio:.4f} times the central Gaussian's best known "
                 f"({self.central_gaussian_mse:.4g}; "
                 f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting){lost}",
                 *(f"warning     {warning}" for warning in self.warnings),
             ]
         )  # fmt: skip
+
+    def _upload(self) -> str:
+        """What one participant sends in a round, in words."""
+        mechanism = self.mechanism
+        if mechanism.keep is None or not mechanism.distributed:
+            which = f"all {mechanism.coordinates:,} coordinates"
+        else:
+            which = f"{mechanism.coordinates:,} of {mechanism.padded_dimension:,} coordinates"
+        return f"{self.rate:.3g} bits per weight, {self.upload_bytes:,} bytes: {which}"
 
     @classmethod
     def around(
