@@ -65,16 +65,16 @@ def upload_shapes(
     if bits is not None and keep is not None:
         raise InvalidInput(f"rate = {rate!r}: follows from bits and keep; leave one of the three out")
     budget = _budget(rate, dimension)
-    if bits is not None or kept is not None:
-        shapes = [_shape(bits, budget // bits, length)] if bits else [_shape(budget // kept, kept, length)]
+    if bits is not None:
+        shapes = [_shape(bits, budget // bits, length)]
+    elif kept is not None:
+        shapes = [_shape(budget // kept, kept, length)]
     else:
         dense = min(MOST_BITS, budget // length)
         shapes = [_shape(dense, length, length)]
         shapes += [_shape(wide, budget // wide, length) for wide in range(dense + 1, MOST_BITS + 1)]
     able = [
-        shape
-        for shape in shapes
-        if shape.bits >= 1 and (shape.keep is None or (subsets and shape.keep >= 1))
+        shape for shape in shapes if shape.bits >= 1 and (shape.keep is None or (subsets and shape.keep >= 1))
     ]
     if not able:
         raise InvalidInput(_too_low(rate, dimension, length, subsets, bits, keep))

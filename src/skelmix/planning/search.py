@@ -26,6 +26,7 @@ _NO_SUM_LEFT = 1e100
 """Error where the modulus takes more than the noise does."""
 
 _START_SLACK = 1.0  # clip slack while shapes' scales are searched
+_SMALL_SLACK = 0.05  # not better than none: then none is best
 _MOST_SLACK = 8.0  # beyond, a subset is clipped once in 10^15 vectors
 _RISES = 6  # shapes in a row that are worse than the best, after which no better one is expected
 
@@ -68,11 +69,14 @@ def _with_best_slack(request: PlanRequest, scale: float | None) -> tuple[float, 
         return _error(request, bound, scale, noise_for), request
     from scipy.optimize import minimize_scalar
 
+    def error(slack: float) -> float:
+        return _error(replace(request, clip_slack=slack), bound, scale, noise_for)
+
+    tight = error(0.0)
+    if tight <= error(_SMALL_SLACK):
+        return tight, replace(request, clip_slack=0.0)
     best = minimize_scalar(
-        lambda slack: _error(replace(request, clip_slack=slack), bound, scale, noise_for),
-        bounds=(0.0, _MOST_SLACK),
-        method="bounded",
-        options={"xatol": 0.02, "maxiter": 20},
+        error, bounds=(0.0, _MOST_SLACK), method="bounded", options={"xatol": 0.02, "maxiter": 20}
     )
     return float(best.fun), replace(request, clip_slack=float(f"{best.x:.2f}"))
 
@@ -178,7 +182,7 @@ def _error(
 
 
 def _gaussian_noise(request: PlanRequest) -> Callable[[Mechanism], float]:
-    """The noise with which a mechanism hides a vector as well as the central Gaussian that meets the target."""
+    """The noise that hides a vector as well as the central Gaussian that meets the target."""
     multiplier = request.multiplier
     return lambda mechanism: mechanism.noise_for_multiplier(multiplier)
 

@@ -134,9 +134,22 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
                 continue
             row = known.of("smm-rate", rate)[0]
             lost = known.gap(("gaussian-pld", None), ("smm-rate", rate))
-            words = [f"{rate:g}", f"{row['coordinates']:,}", str(row["sent_bits"]), f"{row['upload_bytes']:,}"]
+            words = [
+                f"{rate:g}",
+                f"{row['coordinates']:,}",
+                str(row["sent_bits"]),
+                f"{row['upload_bytes']:,}",
+            ]
             body.append([*words, str(mean), number(lost, 2), str(mean.seeds)])
-        columns = ["bits per weight", "coordinates", "bits each", "bytes", "accuracy in %", "points lost", "seeds"]
+        columns = [
+            "bits per weight",
+            "coordinates",
+            "bits each",
+            "bytes",
+            "accuracy in %",
+            "points lost",
+            "seeds",
+        ]
         if body:
             grids.append(Grid(f"{dataset}: SMM at a rate, ε = 3", columns, body))
         beside = [("central DP-SGD (PLD)", known.at("gaussian-pld", None))]
