@@ -100,21 +100,31 @@ class Plan:
                 f"2^{self.mechanism.bits}; "
                 "use more bits or a smaller scale"
             )
-        beside = self.predicted.effective_mse - self.predicted.noise
-        if self.central_gaussian_mse and beside > self.predicted.noise:
+        predicted = self.predicted
+        coding = predicted.rounding + predicted.wrap_loss + predicted.bias
+        if self.central_gaussian_mse and max(coding, predicted.sketch) > predicted.noise:
+            what, remedy = "rounding and wrapping cost", "use more bits"
+            if predicted.sketch > coding:
+                what = "coordinates that are not sent cost"
+                remedy = "raise the rate, or keep, unless errors average out over rounds"
             warnings.append(
-                f"the error is {self.predicted.effective_mse / self.central_gaussian_mse:.3g} times "
-                "the central Gaussian's: rounding and wrapping cost more than the noise does; use more bits"
+                f"the error is {predicted.effective_mse / self.central_gaussian_mse:.3g} times "
+                f"the central Gaussian's: {what} more than the noise does; {remedy}"
             )
         if self.target.delta >= 1 / self.cohort.members:
             warnings.append(
                 f"δ = {self.target.delta:g} allows revealing one of {self.cohort.members:,} "
                 f"{self.cohort.unit}s outright; choose δ well below one over their number"
             )
-        if self.predicted.kept_length < 0.99:
+        if predicted.kept_length < 0.99 and self.mechanism.keep is None:
             warnings.append(
-                f"the clip keeps {self.predicted.kept_length:.1%} of a vector's length: the sum is biased; "
+                f"the clip keeps {predicted.kept_length:.1%} of a vector's length: the sum is biased; "
                 "use bound='tight', which clips the L2 norm only"
+            )
+        elif predicted.kept_length < 0.95:
+            warnings.append(
+                f"the clip of the coordinates sent keeps {predicted.kept_length:.1%} of a vector's length: "
+                "the sum is biased; raise the rate, or keep"
             )
         return tuple(warnings)
 

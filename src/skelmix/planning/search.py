@@ -25,7 +25,6 @@ _SMALLEST_SCALE = 1e-4
 _NO_SUM_LEFT = 1e100
 """Error where the modulus takes more than the noise does."""
 
-_START_SLACK = 1.0  # clip slack while shapes' scales are searched
 _SMALL_SLACK = 0.05  # not better than none: then none is best
 _MOST_SLACK = 8.0  # beyond, a subset is clipped once in 10^15 vectors
 _RISES = 6  # shapes in a row that are worse than the best, after which no better one is expected
@@ -53,13 +52,15 @@ def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float
 
 
 def _with_shape(request: PlanRequest, shape: UploadShape) -> PlanRequest:
-    slack = 0.0 if shape.keep is None else _START_SLACK
-    return replace(request, bits=shape.bits, keep=shape.keep, clip_slack=slack)
+    return replace(request, bits=shape.bits, keep=shape.keep, clip_slack=0.0)
 
 
 def _with_best_slack(request: PlanRequest, scale: float | None) -> tuple[float, PlanRequest]:
-    """(predicted error, the request with the best slack of the subset's clip): less slack shortens vectors,
-    more needs more noise."""
+    """(predicted error, the request with the best slack of the subset's clip).
+
+    Less slack shortens vectors, more needs more noise. Shorter vectors also lose less by the coordinates that
+    are not sent, so none at all is the rule.
+    """
     bound, noise_for = request.bounds[0], _gaussian_noise(request)
     if scale is None:
         scale = _best_scale(request, bound, noise_for)
@@ -74,7 +75,7 @@ def _with_best_slack(request: PlanRequest, scale: float | None) -> tuple[float, 
 
     tight = error(0.0)
     if tight <= error(_SMALL_SLACK):
-        return tight, replace(request, clip_slack=0.0)
+        return tight, request
     best = minimize_scalar(
         error, bounds=(0.0, _MOST_SLACK), method="bounded", options={"xatol": 0.02, "maxiter": 20}
     )
