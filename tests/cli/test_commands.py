@@ -35,10 +35,41 @@ def test_account_gives_the_check_value():
     assert found["order"] == 5
 
 
-def test_compare_has_a_row_for_every_mechanism():
+def test_a_rate_is_planned_for_and_accounted_again():
+    words = ("--dimension", 4096, "--cohort", 100, "--bound", "rdp", "--json")
+    planned = one_object(skelmix("plan", "--rate", 0.5, "--alignment", 0.01, *words))
+    assert planned["rate"] <= 0.5
+    assert planned["keep"] < 1
+    assert planned["upload_bytes"] == -(-planned["coordinates"] * planned["bits"] // 8)
+    again = one_object(
+        skelmix(
+            "account", "--noise", planned["noise"], "--scale", planned["scale"], "--bits", planned["bits"],
+            "--keep", planned["keep"], "--clip-slack", planned["clip_slack"], *words,
+        )
+    )  # fmt: skip
+    assert again["epsilon"] == pytest.approx(planned["epsilon"], rel=1e-4)
+    assert again["coordinates"] == planned["coordinates"]
+
+
+def test_a_sum_at_a_rate_is_as_accurate_as_predicted():
     found = one_object(
-        skelmix("plan", "--compare", "--dimension", 4096, "--bits", 14, "--cohort", 100, "--json")
+        skelmix("sum", "--participants", 50, "--dimension", 2000, "--rate", 2, "--bound", "rdp", "--json")
     )
+    assert found["keep"] < 1
+    assert found["mse"] == pytest.approx(found["predicted"]["mse"], rel=0.3)
+
+
+def test_compare_has_a_row_for_every_mechanism_and_rate():
+    found = one_object(
+        skelmix(
+            "plan", "--compare", "--dimension", 4096, "--bits", 14, "--cohort", 100, "--bound", "rdp",
+            "--json",
+        )
+    )  # fmt: skip
+    rates = [row["asked_rate"] for row in found["rates"]]
+    assert rates[0] == 8
+    assert rates[-1] == 0.0625
+    assert all(row["rate"] <= row["asked_rate"] for row in found["rates"])
     assert {row["mechanism"] for row in found["compare"]} == {
         "smm",
         "dgm",

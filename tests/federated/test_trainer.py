@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from helpers.federation import POPULATION, accuracy, clients, network, records, small_plan
+import skelmix as sk
+from helpers.federation import DIMENSION, POPULATION, accuracy, clients, network, records, small_plan
 from skelmix.datasets.catalogue import Images
+from skelmix.encoding.rotation import rotate, unrotate
+from skelmix.encoding.subset import choose
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
 from skelmix.federated import trainer as module
 from skelmix.federated.clients import Clients
@@ -66,6 +69,37 @@ def test_without_noise_and_rounding_the_optimiser_sees_the_plain_clipped_mean(se
         expected = (vectors * np.minimum(1, 1 / norms)[:, None]).sum(0) / plan.cohort.expected
         assert len(cohort) != plan.cohort.expected  # divided by the expected cohort, not by this one
         np.testing.assert_allclose(seen, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+def test_of_a_subset_the_optimiser_sees_what_was_sent_in_place_and_zero_elsewhere(secure, monkeypatch):
+    plan = sk.plan(
+        sk.PrivacyTarget(20.0, 1e-5), dimension=DIMENSION, bits=32, keep=0.1, scale=2.0**16, bound="rdp",
+        rounds=2, cohort=sk.Cohort(expected=40, population=POPULATION),
+    )  # fmt: skip
+    mechanism = plan.mechanism.without_noise()
+    length, keep = mechanism.padded_dimension, mechanism.keep
+    plan = dataclasses.replace(plan, mechanism=mechanism)
+    cohorts = []
+    draw = module.draw_cohort
+    monkeypatch.setattr(module, "draw_cohort", lambda *a: cohorts.append(draw(*a)) or cohorts[-1])
+    model = network()
+    steps = Steps(model)
+    trainer = Trainer(
+        model, cross_entropy, clients(), plan, steps, secure=secure, entropy=ReproducibleEntropy(5)
+    )
+    for round in range(2):
+        trainer.step()
+        blocks = Gradients(model, cross_entropy).blocks(clients(), cohorts[round])
+        vectors = np.concatenate([block.astype(np.float64) for block in blocks])
+        places = choose(mechanism.rotation_seed, round, length, keep)
+        sent = rotate(vectors, mechanism.rotation_seed, round)[:, places]
+        most = mechanism.radius / mechanism.scale
+        sent *= np.minimum(1, most / np.linalg.norm(sent, axis=1))[:, None]
+        whole = np.zeros((1, length))
+        whole[0, places] = sent.sum(axis=0) * length / keep
+        expected = unrotate(whole, mechanism.rotation_seed, round, dimension=DIMENSION)[0] / 40
+        np.testing.assert_allclose(steps.seen[round], expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("mechanism", ["skellam", "gaussian"])

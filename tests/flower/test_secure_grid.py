@@ -44,6 +44,13 @@ def test_a_round_gives_the_ideal_sum_over_the_expected_cohort(fleet, plan, array
     assert dict(reply.content["metrics"]) == {"num-examples": 1.0}, "losses and counts do not leave the node"
 
 
+def test_a_round_of_a_subset_uploads_that_many_words(fleet, planned, arrays, encoded):
+    plan = planned(mechanism="smm", bound="rdp", keep=0.5)
+    (reply,) = SecureGrid(fleet(), plan).send_and_receive(train_messages(arrays, range(1, 5)))
+    assert {vector.shape for _, _, vector in encoded} == {(plan.mechanism.padded_dimension // 2,)}
+    assert_moved(reply, arrays, ideal(plan, encoded, 0, 4))
+
+
 def test_two_waves_a_round_after_the_first(fleet, plan, arrays):
     nodes = fleet()
     grid = SecureGrid(nodes, plan)

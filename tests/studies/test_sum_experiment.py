@@ -80,14 +80,14 @@ def test_prediction_is_told_for_mixtures_and_others_apart() -> None:
     assert sum_rows.words(rows[3:]) == []
 
 
-def test_error_against_bits_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_against_the_rate_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "LINES", {"smm-paper": ("smm", "paper"), "ddg": ("ddg", "paper")})
-    path = tmp_path / "bits.png"
+    path = tmp_path / "rates.png"
     settings: dict[str, Any] = dict(
         epsilon=3.0, delta=1e-5, dimension=1024, clip_norm=1.0, cohort=50, population=None, rounds=1,
         bound="paper", scale=16.0, dropout_tolerance=0.0, colluding=0, sampling="none", alignment=1.0,
     )  # fmt: skip
-    compare.plot_error_against_bits(path, build_plan, bits=(4, 16), **settings)
+    compare.plot_error_against_rate(path, build_plan, rates=(0.5, 4.0, 16.0), **settings)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

@@ -24,7 +24,17 @@ def register(app: typer.Typer) -> None:
         delta: opt.Delta = 1e-5,
         dimension: opt.Dimension = 65_536,
         clip_norm: opt.ClipNorm = 1.0,
-        bits: opt.Bits = 8,
+        rate: opt.Rate = None,
+        bits: opt.Bits = None,
+        keep: opt.Keep = None,
+        clip_slack: Annotated[
+            float,
+            typer.Option(
+                help="With --keep or --rate: the kept coordinates are clipped at 1 + slack/√coordinates "
+                "times their root mean square.",
+                rich_help_panel="Vector",
+            ),
+        ] = 0.0,
         cohort: opt.CohortSize = 240,
         population: opt.Population = None,
         rounds: opt.Rounds = 1,
@@ -53,7 +63,10 @@ def register(app: typer.Typer) -> None:
             delta=delta,
             dimension=dimension,
             clip_norm=clip_norm,
+            rate=rate,
             bits=bits,
+            keep=keep,
+            clip_slack=clip_slack,
             rounds=rounds,
             cohort=opt.build_cohort(
                 cohort,

@@ -43,7 +43,26 @@ Dimension = Annotated[int, typer.Option(help="Length of a participant's vector."
 ClipNorm = Annotated[
     float, typer.Option(help="L2 norm that vectors are clipped to.", rich_help_panel="Vector")
 ]
-Bits = Annotated[int, typer.Option(help="Bits a coordinate on the wire, 1..32.", rich_help_panel="Vector")]
+Bits = Annotated[
+    int | None,
+    typer.Option(help="Bits per coordinate on the wire, 1..32; default: 8.", rich_help_panel="Vector"),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        help="Bits per weight that an upload may have, 0.01..32: the planner divides them into coordinates "
+        "sent and bits for each. In place of --bits and --keep, or with one of them.",
+        rich_help_panel="Vector",
+    ),
+]
+Keep = Annotated[
+    float | None,
+    typer.Option(
+        help="Fraction of the rotated coordinates that is sent, a public random subset per round; "
+        "default: all, or what --rate gives.",
+        rich_help_panel="Vector",
+    ),
+]
 CohortSize = Annotated[
     int, typer.Option("--cohort", help="Participants expected in a round.", rich_help_panel="Participants")
 ]
@@ -81,8 +100,9 @@ Sampling = Annotated[
 Alignment = Annotated[
     float,
     typer.Option(
-        help="Mean cosine between participants' vectors, 0..1: how large the sum may get. 1 is the safe "
-        "choice.",
+        help="Mean cosine between participants' vectors, 0..1: how long their sum may get. A long sum wraps "
+        "sooner and suffers more from coordinates that are not sent. 1, all alike, is the safe choice; "
+        "gradients of single records have 0.02 and less.",
         rich_help_panel="Vector",
     ),
 ]
@@ -133,7 +153,6 @@ def build_plan(
     delta: float,
     dimension: int,
     clip_norm: float,
-    bits: int,
     cohort: int,
     population: int | None,
     rounds: int,
@@ -147,6 +166,9 @@ def build_plan(
     epsilon_aggregator: float | None = None,
     contribute: float = 1.0,
     max_participations: str | None = None,
+    bits: int | None = None,
+    rate: float | None = None,
+    keep: float | None = None,
 ) -> Plan:
     """The plan that the shared options describe."""
     from skelmix.planning import PrivacyTarget, plan
@@ -155,7 +177,9 @@ def build_plan(
         PrivacyTarget(epsilon, delta, epsilon_aggregator),
         dimension=dimension,
         clip_norm=clip_norm,
+        rate=rate,
         bits=bits,
+        keep=keep,
         rounds=rounds,
         cohort=build_cohort(
             cohort, population, dropout_tolerance, colluding, sampling, contribute, max_participations, rounds

@@ -13,6 +13,8 @@ from skelmix.cli.console import emit, err
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_RATES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -21,7 +23,9 @@ def register(app: typer.Typer) -> None:
         delta: opt.Delta = 1e-5,
         dimension: opt.Dimension = 65_536,
         clip_norm: opt.ClipNorm = 1.0,
-        bits: opt.Bits = 8,
+        rate: opt.Rate = None,
+        bits: opt.Bits = None,
+        keep: opt.Keep = None,
         cohort: opt.CohortSize = 240,
         population: opt.Population = None,
         rounds: opt.Rounds = 1,
@@ -35,7 +39,9 @@ def register(app: typer.Typer) -> None:
         contribute: opt.Contribute = 1.0,
         max_participations: opt.MaxParticipations = None,
         alignment: opt.Alignment = 1.0,
-        compare: Annotated[bool, typer.Option(help="A table over all mechanisms at these bits.")] = False,
+        compare: Annotated[
+            bool, typer.Option(help="Tables over all mechanisms at this rate, and over rates.")
+        ] = False,
         against_aggregator: Annotated[
             bool,
             typer.Option(
@@ -47,8 +53,8 @@ def register(app: typer.Typer) -> None:
         plot: Annotated[
             Path | None,
             typer.Option(
-                help="Write a picture: predicted error against bits, or the aggregator's ε against upload "
-                "with --against-aggregator."
+                help="Write a picture: predicted error against bits per weight; the aggregator's ε against "
+                "upload with --against-aggregator."
             ),
         ] = None,
         output: Annotated[
@@ -56,10 +62,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         as_json: opt.Json = False,
     ) -> None:
-        """Choose scale and noise for a privacy target, and predict the error of the sum.
+        """Choose what is sent, scale and noise for a privacy target, and predict the error of the sum.
 
-        Example: skelmix plan --epsilon 3 --delta 1e-5 --dimension 63610 --bits 8 --cohort 240 --population
-        60000 --rounds 1000
+        Example: skelmix plan --epsilon 3 --delta 1e-5 --dimension 63610 --rate 1 --alignment 0.005 --cohort
+        240 --population 60000 --rounds 1000
         """
         settings: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, cohort=cohort,
@@ -68,22 +74,29 @@ def register(app: typer.Typer) -> None:
             epsilon_aggregator=epsilon_aggregator, contribute=contribute,
             max_participations=max_participations,
         )  # fmt: skip
+        sent: dict[str, Any] = {"rate": rate, "bits": bits, "keep": keep}
         if against_aggregator:
-            _against_aggregator(settings | {"bits": bits, "mechanism": mechanism}, plot, as_json)
+            _against_aggregator(settings | sent | {"mechanism": mechanism}, plot, as_json)
             return
         if plot is not None:
-            from skelmix.studies.compare import plot_error_against_bits
+            from skelmix.studies.compare import plot_error_against_rate
 
-            with err.status("comparing mechanisms over bits"):
-                plot_error_against_bits(plot, opt.build_plan, **settings)
+            with err.status("comparing mechanisms over rates"):
+                plot_error_against_rate(plot, opt.build_plan, **settings)
             err.print(f"wrote {plot}")
         if compare:
-            rows = [
-                _row(name, settings | {"bits": bits, "mechanism": name}) for name in opt.MECHANISMS.split("|")
-            ]
-            emit({"compare": rows}, _comparison(rows), as_json=as_json)
+            with err.status("comparing mechanisms and rates"):
+                rows = [
+                    _row(name, settings | sent | {"mechanism": name}) for name in opt.MECHANISMS.split("|")
+                ]
+                rates = [
+                    {"asked_rate": asked}
+                    | _row(mechanism, settings | {"rate": asked, "mechanism": mechanism})
+                    for asked in _RATES
+                ]
+            emit({"compare": rows, "rates": rates}, _comparison(rows, rates), as_json=as_json)
             return
-        chosen = opt.build_plan(**settings, bits=bits, mechanism=mechanism)
+        chosen = opt.build_plan(**settings, **sent, mechanism=mechanism)
         for warning in chosen.warnings:
             err.print(f"[yellow]warning:[/] {warning}")
         if output is not None:
@@ -122,24 +135,42 @@ def _own_bound(name: str, bound: str) -> dict[str, str]:
     return {} if bound in MECHANISMS[name].known_bounds else {"bound": "tight"}
 
 
-def _comparison(rows: list[dict[str, Any]]) -> RenderableType:
+def _comparison(rows: list[dict[str, Any]], rates: list[dict[str, Any]]) -> RenderableType:
     from rich.console import Group
+
+    able = sorted(
+        (row for row in rows if "error" not in row), key=lambda row: float(row["predicted"]["effective_mse"])
+    )
+    reasons = [f"{row['mechanism']}: {row['error']}" for row in rows if "error" in row]
+    reasons += [f"rate {row['asked_rate']:g}: {row['error']}" for row in rates if "error" in row]
+    title = "Mean squared error of a coordinate of the sum"
+    return Group(
+        _table(title, able),
+        _table("The same over rates", [row for row in rates if "error" not in row]),
+        *reasons,
+    )
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> RenderableType:
     from rich.table import Table
 
-    table = Table(title="Mean squared error of a coordinate of the sum")
-    for column in ("mechanism", "bound", "scale γ", "noise", "mse", "over central", "wraps"):
+    table = Table(title=title)
+    names = ("mechanism", "bound", "bits/weight", "bits", "keep", "bytes", "scale γ", "noise", "mse")
+    for column in (*names, "over central", "wraps"):
         table.add_column(column, justify="left" if column in ("mechanism", "bound") else "right")
-    able = [row for row in rows if "error" not in row]
-    for row in sorted(able, key=lambda row: float(row["predicted"]["effective_mse"])):
+    for row in rows:
         predicted = row["predicted"]
         table.add_row(
             row["mechanism"],
             row["bound"],
+            f"{row['rate']:.3g}",
+            f"{row['bits']}",
+            f"{row['keep']:.3g}",
+            f"{row['upload_bytes']:,}",
             f"{row['scale']:.4g}",
             f"{row['noise']:.4g}",
             f"{predicted['mse']:.4g}",
             f"{predicted['effective_mse'] / row['central_gaussian_mse']:.3f}",
             f"{predicted['wrap_probability']:.2g}",
         )
-    reasons = [f"{row['mechanism']}: {row['error']}" for row in rows if "error" in row]
-    return Group(table, *reasons)
+    return table

@@ -58,7 +58,15 @@ def register(app: typer.Typer) -> None:
                 help="L2 norm that rows are clipped to; default: 1, or --radius.", rich_help_panel="Vector"
             ),
         ] = None,
-        bits: opt.Bits = 16,
+        rate: opt.Rate = None,
+        bits: Annotated[
+            int | None,
+            typer.Option(
+                help="Bits per coordinate on the wire, 1..32; default: 16, or as --rate has it.",
+                rich_help_panel="Vector",
+            ),
+        ] = None,
+        keep: opt.Keep = None,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
         scale: opt.Scale = None,
@@ -103,8 +111,11 @@ def register(app: typer.Typer) -> None:
             clip_norm = 1.0 if input is not None else radius
         if alignment is None:
             alignment = 1.0 if input is not None else 0.0
+        if bits is None and rate is None:
+            bits = 16
         chosen = opt.build_plan(
-            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,
+            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits, rate=rate,
+            keep=keep,
             cohort=participants, population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale,
             dropout_tolerance=dropout_tolerance,
             colluding=colluding, sampling="none", alignment=alignment,

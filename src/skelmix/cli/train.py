@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _RUN = "Training"
 _ALIGNMENT = (
-    "Mean cosine between participants' vectors, 0..1: how large the sum may get. Default: 0.02 for gradients "
-    "of single records, else 1, the safe choice. Too low a value shows as wrapped coordinates."
+    "Mean cosine between participants' vectors, 0..1: how long their sum may get. Default for gradients of "
+    "single records: 0.02, above what the first rounds have, or with --rate or --keep 0.005, about the mean "
+    "of a run; else 1, the safe choice. Too low a value shows as wrapped coordinates."
 )
 _BASELINES = {"dpsgd": None, "dpsgd-pld": "tight", "dpsgd-rdp": "rdp"}
 
@@ -45,7 +46,9 @@ def register(app: typer.Typer) -> None:
         epsilon: opt.Epsilon = 3.0,
         delta: opt.Delta = 1e-5,
         clip_norm: opt.ClipNorm = 1.0,
-        bits: opt.Bits = 8,
+        rate: opt.Rate = None,
+        bits: opt.Bits = None,
+        keep: opt.Keep = None,
         cohort: opt.CohortSize = 240,
         rounds: opt.Rounds = 1000,
         mechanism: opt.MechanismName = "smm",
@@ -91,7 +94,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Train a model under a privacy budget: plan, rounds, ledger, checkpoints and a report.
 
-        Example: skelmix train --epsilon 3 --bits 8 --rounds 1000
+        Example: skelmix train --epsilon 3 --rate 0.5 --rounds 1000
         """
         from skelmix.errors import InvalidInput
         from skelmix.federated.runs import RunSettings, read_settings
@@ -104,9 +107,11 @@ def register(app: typer.Typer) -> None:
         if baseline and baseline not in _BASELINES:
             raise InvalidInput(f"baseline = {baseline!r}: there is {', '.join(_BASELINES)}")
         if alignment is None:
-            alignment = 0.02 if (records, local_steps, ids) == (1, 1, None) else 1.0
+            single = (records, local_steps, ids) == (1, 1, None)
+            alignment = 1.0 if not single else 0.02 if (rate, keep) == (None, None) else 0.005
         plans: dict[str, Any] = dict(
-            epsilon=epsilon, delta=delta, clip_norm=clip_norm, bits=bits, cohort=cohort, rounds=rounds,
+            epsilon=epsilon, delta=delta, clip_norm=clip_norm, rate=rate, bits=bits, keep=keep,
+            cohort=cohort, rounds=rounds,
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
             epsilon_aggregator=epsilon_aggregator, contribute=contribute,
             max_participations=max_participations,
@@ -124,8 +129,8 @@ def register(app: typer.Typer) -> None:
                     dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, summed,
                     dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None, diagnostics,
                 )  # fmt: skip
-                single = len(kinds) == 1 and len(_seeds(seeds)) == 1
-                place = root if single else root / (kind if seed is None else f"{kind}-seed{seed}")
+                alone = len(kinds) == 1 and len(_seeds(seeds)) == 1
+                place = root if alone else root / (kind if seed is None else f"{kind}-seed{seed}")
                 rows.append(_one(settings, plans | extra, place, tensorboard))
         first = rows[0]
         emit(first if len(rows) == 1 else first | {"runs": rows}, _readable(rows), as_json=as_json)

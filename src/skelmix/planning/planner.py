@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from skelmix import validation
 from skelmix.errors import BitsTooFew, PrivacyUnattainable
@@ -11,8 +12,9 @@ from skelmix.planning.calibrate import at_scale
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.plans import Plan
+from skelmix.planning.rate import DEFAULT_BITS, UploadShape, upload_shapes
 from skelmix.planning.request import PlanRequest
-from skelmix.planning.search import at_best_scale, bits_too_few_message, wraps_too_often
+from skelmix.planning.search import at_best_scale, best_shape, bits_too_few_message, wraps_too_often
 from skelmix.planning.silos import Silos
 from skelmix.planning.target import PrivacyTarget
 
@@ -25,7 +27,9 @@ def plan(
     dimension: int,
     cohort: Cohort | Silos,
     clip_norm: float = 1.0,
-    bits: int = 8,
+    rate: float | None = None,
+    bits: int | None = None,
+    keep: float | None = None,
     rounds: int = 1,
     mechanism: str | None = None,
     scale: float | None = None,
@@ -33,12 +37,21 @@ def plan(
     alignment: float = 1.0,
     allow_wrapping: bool = False,
 ) -> Plan:
-    """The least noise, and the best scale for the bits, with which `rounds` rounds meet the target.
+    """The least noise, and the best upload for the bits, with which `rounds` rounds meet the target.
+
+    rate: bits per weight that an upload may have, 0.01..32; the planner then finds how many coordinates are
+    sent and how many bits each has, with the least predicted error. By hand: bits per coordinate (8 when
+    nothing is given) and keep, the fraction of the rotated coordinates that is sent, a public random subset
+    in each round (all by default); with a rate and one of them the other follows.
 
     mechanism: "smm" (the default), "dgm", "skellam", "ddg", "cpsgd" or "gaussian". scale: γ; without it the
     one with the least predicted error is found. bound: "tight" (the best certified bound), or "rdp", "gdp",
-    "flat", "paper". alignment: mean cosine between participants' vectors, from which the length of the sum
-    and so the risk of wrapping is predicted; 1, everyone alike, is safe for any data.
+    "flat", "paper".
+
+    alignment: mean cosine between participants' vectors, which tells how long their sum is. A longer sum
+    wraps around the modulus sooner, and sending a subset of its coordinates costs more. 1, everyone alike,
+    is safe for any data and the default; at 1 the planner sends as many coordinates as it can. Gradients of
+    single records have 0.02 and less: a low rate costs little there, and only such an alignment shows it.
 
     Raises `InvalidInput` for bad arguments, `PrivacyUnattainable` when no noise meets the target and
     `BitsTooFew` when the bits cannot carry it, unless allow_wrapping.
@@ -53,13 +66,16 @@ def plan(
         (True, 'smm')
     """
     request = PlanRequest(
-        target, cohort, rounds, mechanism or "smm", dimension, clip_norm, bits, bound, alignment
-    )
+        target, cohort, rounds, mechanism or "smm", dimension, clip_norm, bits or DEFAULT_BITS, bound,
+        alignment,
+    )  # fmt: skip
     if scale is not None:
         validation.positive(scale=scale)
+    request = best_shape(request, _shapes(request, rate, bits, keep), scale)
     calibrated, proof = at_best_scale(request) if scale is None else at_scale(request, scale)
     if not allow_wrapping and wraps_too_often(calibrated, cohort):
-        raise BitsTooFew(bits_too_few_message(request, calibrated, scale is not None))
+        more = "" if rate is None else f", or raise the rate of {rate:g}"
+        raise BitsTooFew(bits_too_few_message(request, calibrated, scale is not None) + more)
     slack = slack_budget(target.epsilon, request.noise_target.delta, request.schedule)
     finished = Plan.around(target, cohort, rounds, calibrated, proof.name, alignment, slack)
     if not finished.meets_target():
@@ -71,6 +87,17 @@ def plan(
     return finished
 
 
+def _shapes(
+    request: PlanRequest, rate: float | None, bits: int | None, keep: float | None
+) -> list[UploadShape]:
+    """The shapes of an upload to choose from; the central Gaussian's aggregator sees whole vectors."""
+    if not request.kind.distributed:
+        rate = keep = None
+    return upload_shapes(
+        rate=rate, bits=bits, keep=keep, dimension=request.dimension, subsets=request.sends_subsets
+    )
+
+
 def account(
     *,
     noise: float,
@@ -78,7 +105,10 @@ def account(
     dimension: int,
     cohort: Cohort | Silos,
     clip_norm: float = 1.0,
-    bits: int = 8,
+    rate: float | None = None,
+    bits: int | None = None,
+    keep: float | None = None,
+    clip_slack: float = 0.0,
     rounds: int = 1,
     mechanism: str = "smm",
     scale: float = 64.0,
@@ -88,6 +118,8 @@ def account(
     """The reverse of `plan`: the noise of one participant is given (λ, σ or trials, on the integer grid), ε
     is asked.
 
+    bits (8 by default) and keep as in `plan`; in place of keep a rate may be given. clip_slack: by how much
+    the clip of a subset exceeds its root mean square, 1 + clip_slack/√coordinates times; 0 when all are sent.
     The target of the returned plan is the ε found.
 
     Example:
@@ -99,9 +131,13 @@ def account(
         >>> round(found.report.epsilon, 4), found.report.order
         (2.9988, 5)
     """
+    bits = bits or (None if rate and keep else DEFAULT_BITS)
     request = PlanRequest(
-        PrivacyTarget(1.0, delta), cohort, rounds, mechanism, dimension, clip_norm, bits, bound, alignment
-    )
+        PrivacyTarget(1.0, delta), cohort, rounds, mechanism, dimension, clip_norm, bits or DEFAULT_BITS,
+        bound, alignment, clip_slack=clip_slack,
+    )  # fmt: skip
+    (shape,) = _shapes(request, rate, bits, keep)
+    request = replace(request, bits=shape.bits, keep=shape.keep)
     validation.positive(scale=scale, noise=noise)
     total = request.kind.total_from_one(noise, cohort.whole_shares)
     first = request.bounds[0]

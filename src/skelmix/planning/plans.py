@@ -15,6 +15,7 @@ from skelmix.planning.central import central_multiplier
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.digest import json_digest
 from skelmix.planning.guarantee import privacy_report
+from skelmix.planning.rate import packed_bytes
 from skelmix.planning.report import PrivacyReport
 from skelmix.planning.silos import Silos, contributors_from_dict
 from skelmix.planning.target import PrivacyTarget
@@ -73,6 +74,28 @@ class Plan:
         return "aggregator" if self.report.epsilon_aggregator / limit > used else "observers"
 
     @property
+    def upload_bytes(self) -> int:
+        """Bytes of one participant's masked vector in a round, packed; secure aggregation's keys and shares
+        come on top. To a trusted aggregator a vector goes as float32."""
+        mechanism = self.mechanism
+        if not mechanism.distributed:
+            return 4 * mechanism.dimension
+        return packed_bytes(mechanism.coordinates, mechanism.bits)
+
+    @property
+    def rate(self) -> float:
+        """Bits per weight that an upload has."""
+        mechanism = self.mechanism
+        if not mechanism.distributed:
+            return 32.0
+        return mechanism.coordinates * mechanism.bits / mechanism.dimension
+
+    @property
+    def keep(self) -> float:
+        """The fraction of the rotated coordinates that is sent."""
+        return self.mechanism.coordinates / self.mechanism.padded_dimension
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know before running this plan."""
         warnings = []
@@ -87,21 +110,31 @@ class Plan:
                 f"2^{self.mechanism.bits}; "
                 "use more bits or a smaller scale"
             )
-        beside = self.predicted.effective_mse - self.predicted.noise
-        if self.central_gaussian_mse and beside > self.predicted.noise:
+        predicted = self.predicted
+        coding = predicted.rounding + predicted.wrap_loss + predicted.bias
+        if self.central_gaussian_mse and max(coding, predicted.sketch) > predicted.noise:
+            what, remedy = "rounding and wrapping cost", "use more bits"
+            if predicted.sketch > coding:
+                what = "coordinates that are not sent cost"
+                remedy = "raise the rate, or keep, unless errors average out over rounds"
             warnings.append(
-                f"the error is {self.predicted.effective_mse / self.central_gaussian_mse:.3g} times "
-                "the central Gaussian's: rounding and wrapping cost more than the noise does; use more bits"
+                f"the error is {predicted.effective_mse / self.central_gaussian_mse:.3g} times "
+                f"the central Gaussian's: {what} more than the noise does; {remedy}"
             )
         if self.target.delta >= 1 / self.cohort.members:
             warnings.append(
                 f"δ = {self.target.delta:g} allows revealing one of {self.cohort.members:,} "
                 f"{self.cohort.unit}s outright; choose δ well below one over their number"
             )
-        if self.predicted.kept_length < 0.99:
+        if predicted.kept_length < 0.99 and self.mechanism.keep is None:
             warnings.append(
-                f"the clip keeps {self.predicted.kept_length:.1%} of a vector's length: the sum is biased; "
+                f"the clip keeps {predicted.kept_length:.1%} of a vector's length: the sum is biased; "
                 "use bound='tight', which clips the L2 norm only"
+            )
+        elif predicted.kept_length < 0.95:
+            warnings.append(
+                f"the clip of the coordinates sent keeps {predicted.kept_length:.1%} of a vector's length: "
+                "the sum is biased; raise the rate, or keep"
             )
         return tuple(warnings)
 
@@ -121,6 +154,11 @@ class Plan:
             "bound": report.bound,
             "scale": mechanism.scale,
             "bits": mechanism.bits,
+            "rate": self.rate,
+            "keep": self.keep,
+            "coordinates": mechanism.coordinates,
+            "clip_slack": mechanism.clip_slack,
+            "upload_bytes": self.upload_bytes,
             "clip_norm": mechanism.clip_norm,
             "dimension": mechanism.dimension,
             "rounds": self.rounds,
@@ -142,6 +180,7 @@ class Plan:
         mechanism, predicted = self.mechanism, self.predicted
         ratio = predicted.effective_mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
         bias = f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""
+        sketch = f" + coordinates not sent {predicted.sketch:.3g}" if predicted.sketch else ""
         lost = ", counting all that wraps as lost" if predicted.effective_mse > 1.001 * predicted.mse else ""
         return "\n".join(
             [
@@ -151,11 +190,12 @@ class Plan:
                 f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits per "
                 f"coordinate, scale γ = {mechanism.scale:.6g}, "
                 f"clip norm {mechanism.clip_norm:g}",
+                f"upload      {self._upload()}",
                 f"noise       {mechanism.noise:.6g} per participant, {mechanism.total_noise:.6g} in the sum",
                 f"cohort      {self.cohort}, at least {self.report.min_survivors:,} survivors",
                 f"error       {predicted.mse:.4g} per coordinate of the sum = noise {predicted.noise:.3g} + "
                 f"rounding {predicted.rounding:.3g} + "
-                f"wrapping {predicted.wrap:.3g}{bias}",
+                f"wrapping {predicted.wrap:.3g}{sketch}{bias}",
                 f"            {ratio:.4f} times the central Gaussian's best known "
                 f"({self.central_gaussian_mse:.4g}; "
                 f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting){lost}",
@@ -173,6 +213,15 @@ class Plan:
             f"targets     ε ≤ {self.target.epsilon:g} for observers (reached: {up(report.epsilon)}), ε ≤ "
             f"{limit:g} for the aggregator (reached: {up(report.epsilon_aggregator)}); {binds} binds"
         ]
+
+    def _upload(self) -> str:
+        """What one participant sends in a round, in words."""
+        mechanism = self.mechanism
+        if mechanism.keep is None or not mechanism.distributed:
+            which = f"all {mechanism.coordinates:,} coordinates"
+        else:
+            which = f"{mechanism.coordinates:,} of {mechanism.padded_dimension:,} coordinates"
+        return f"{self.rate:.3g} bits per weight, {self.upload_bytes:,} bytes: {which}"
 
     @classmethod
     def around(

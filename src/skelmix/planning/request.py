@@ -35,6 +35,8 @@ class PlanRequest:
     bits: int
     bound: str
     alignment: float
+    keep: int | None = None
+    clip_slack: float = 0.0
     rotation_seed: bytes = field(default_factory=lambda: system_entropy().bytes(32))
 
     def __post_init__(self) -> None:
@@ -55,6 +57,11 @@ class PlanRequest:
     def kind(self) -> type[Mechanism]:
         """The class of mechanism that was asked for."""
         return MECHANISMS[self.mechanism]
+
+    @property
+    def sends_subsets(self) -> bool:
+        """Whether fewer coordinates than all may be sent: the paper's bound needs them all."""
+        return self.kind.sends_subsets and self.bound != "paper"
 
     @property
     def schedule(self) -> Schedule:
@@ -111,4 +118,6 @@ class PlanRequest:
             total_noise=total_noise,
             shares=self.cohort.whole_shares,
             rotation_seed=self.rotation_seed,
+            keep=self.keep,
+            clip_slack=self.clip_slack,
         )

@@ -1,9 +1,10 @@
-"""The search for the scale γ with the least error, and the remedies when the bits are too few."""
+"""The search for the upload's shape and the scale γ with the least error, and the remedies when the bits are
+too few."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from skelmix.mechanisms.bounds import Bound
 from skelmix.planning.calibrate import at_scale, calibrated
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.plans import WRAP_WARNING, predicted_error
+from skelmix.planning.rate import UploadShape
 from skelmix.planning.request import PlanRequest
 from skelmix.planning.silos import Silos
 
@@ -23,14 +25,67 @@ _SMALLEST_SCALE = 1e-4
 _NO_SUM_LEFT = 1e100
 """Error where the modulus takes more than the noise does."""
 
+_SMALL_SLACK = 0.05  # not better than none: then none is best
+_MOST_SLACK = 8.0  # beyond, a subset is clipped once in 10^15 vectors
+_RISES = 6  # shapes in a row that are worse than the best, after which no better one is expected
+
+
+def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float | None) -> PlanRequest:
+    """The request with the shape, and the slack of its clip, that have the least predicted error.
+
+    Shapes are compared with the noise of an equal Gaussian, at the best scale of each or at the given one:
+    no certificate is made. Where none is any good, the one with the most bits per coordinate.
+    """
+    best, least, rises = _with_shape(request, shapes[-1]), _NO_SUM_LEFT, 0
+    if len(shapes) == 1 and best.keep is None:
+        return best
+    for shape in shapes:
+        candidate = _with_shape(request, shape)
+        error, candidate = _with_best_slack(candidate, scale)
+        if error < least:
+            best, least, rises = candidate, error, 0
+        elif least < _NO_SUM_LEFT:
+            rises += 1
+        if rises == _RISES:
+            break
+    return best
+
+
+def _with_shape(request: PlanRequest, shape: UploadShape) -> PlanRequest:
+    return replace(request, bits=shape.bits, keep=shape.keep, clip_slack=0.0)
+
+
+def _with_best_slack(request: PlanRequest, scale: float | None) -> tuple[float, PlanRequest]:
+    """(predicted error, the request with the best slack of the subset's clip).
+
+    Less slack shortens vectors, more needs more noise. Shorter vectors also lose less by the coordinates that
+    are not sent, so none at all is the rule.
+    """
+    bound, noise_for = request.bounds[0], _gaussian_noise(request)
+    if scale is None:
+        scale = _best_scale(request, bound, noise_for)
+    if scale is None:
+        return _NO_SUM_LEFT, request
+    if request.keep is None:
+        return _error(request, bound, scale, noise_for), request
+    from scipy.optimize import minimize_scalar
+
+    def error(slack: float) -> float:
+        return _error(replace(request, clip_slack=slack), bound, scale, noise_for)
+
+    tight = error(0.0)
+    if tight <= error(_SMALL_SLACK):
+        return tight, request
+    best = minimize_scalar(
+        error, bounds=(0.0, _MOST_SLACK), method="bounded", options={"xatol": 0.02, "maxiter": 20}
+    )
+    return float(best.fun), replace(request, clip_slack=float(f"{best.x:.2f}"))
+
 
 def at_best_scale(request: PlanRequest) -> tuple[Mechanism, Bound]:
     """`at_scale` where the predicted error is least; at the smallest scale, where wrapping is rarest, if
     none is any good."""
-    multiplier = request.multiplier
-    guess = _best_scale(
-        request, request.bounds[0], lambda mechanism: mechanism.noise_for_multiplier(multiplier)
-    )
+    guess = _best_scale(request, request.bounds[0], _gaussian_noise(request))
     if guess is not None:
         try:
             best = at_scale(request, guess)
@@ -80,7 +135,8 @@ def _largest_scale(request: PlanRequest) -> float:
     """The largest γ worth trying: within the modulus, within a sampler's table, and not beyond noise large
     enough that rounding error is negligible (certificates take seconds there)."""
     most_variance = min(1e8 * request.cohort.whole_shares, 2.0**28)
-    return min(2.0**request.bits / 2, math.sqrt(most_variance)) / (request.multiplier * request.clip_norm)
+    radius = request.build(request.bounds[0], 1.0, 1.0).radius  # per unit of the scale
+    return min(2.0**request.bits / 2, math.sqrt(most_variance)) / (request.multiplier * radius)
 
 
 def _log_scales(request: PlanRequest, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -99,15 +155,7 @@ def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechani
     from scipy.optimize import minimize_scalar  # loads slowly: clients that only check a plan do without
 
     def error(log_scale: float) -> float:
-        mechanism = request.build(bound, math.exp(log_scale), 1.0)
-        noise = noise_for(mechanism)
-        if not noise < math.inf:
-            return _NO_SUM_LEFT
-        with_noise = replace(mechanism, total_noise=noise)
-        predicted = predicted_error(with_noise, request.cohort, request.alignment)
-        # where wrapping rules, a larger scale looks better only because the sum is lost anyway
-        readable = predicted.wrap_loss <= predicted.noise + predicted.rounding
-        return predicted.effective_mse if readable else _NO_SUM_LEFT
+        return _error(request, bound, math.exp(log_scale), noise_for)
 
     grid = _log_scales(request, 24)
     errors = [error(point) for point in grid]
@@ -117,6 +165,27 @@ def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechani
     around = (grid[max(0, middle - 1)], grid[min(len(grid) - 1, middle + 1)])
     best = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 1e-3, "maxiter": 25})
     return float(f"{math.exp(best.x if best.fun < errors[middle] else grid[middle]):.3g}")
+
+
+def _error(
+    request: PlanRequest, bound: Bound, scale: float, noise_for: Callable[[Mechanism], float]
+) -> float:
+    """The predicted error at this scale, with about the noise it needs."""
+    mechanism = request.build(bound, scale, 1.0)
+    noise = noise_for(mechanism)
+    if not noise < math.inf:
+        return _NO_SUM_LEFT
+    with_noise = replace(mechanism, total_noise=noise)
+    predicted = predicted_error(with_noise, request.cohort, request.alignment)
+    # where wrapping rules, a larger scale looks better only because the sum is lost anyway
+    readable = predicted.wrap_loss <= predicted.noise + predicted.rounding
+    return predicted.effective_mse if readable else _NO_SUM_LEFT
+
+
+def _gaussian_noise(request: PlanRequest) -> Callable[[Mechanism], float]:
+    """The noise that hides a vector as well as the central Gaussian that meets the target."""
+    multiplier = request.multiplier
+    return lambda mechanism: mechanism.noise_for_multiplier(multiplier)
 
 
 def _own_noise(request: PlanRequest, bound: Bound) -> Callable[[Mechanism], float]:

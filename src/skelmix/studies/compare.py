@@ -1,4 +1,4 @@
-"""Predicted error of a sum against bits on the wire, a line a mechanism: what `skelmix plan --plot` draws."""
+"""Predicted error of a sum against bits per weight, one line per mechanism: `skelmix plan --plot`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from skelmix.errors import PrivacyUnattainable
+from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.planning import Plan
 from skelmix.studies.drawing import canvas, draw_line, finish, panel
 
-BITS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+RATES = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+
+_TICKS = (0.0625, 0.25, 1.0, 4.0, 16.0)
 
 #: line of the picture -> (mechanism, bound); None: the bound that was asked for
 LINES: dict[str, tuple[str, str | None]] = {
@@ -23,31 +25,35 @@ LINES: dict[str, tuple[str, str | None]] = {
 }
 
 
-def plot_error_against_bits(
-    path: Path, build: Callable[..., Plan], *, bits: tuple[int, ...] = BITS, **settings: Any
+def plot_error_against_rate(
+    path: Path, build: Callable[..., Plan], *, rates: tuple[float, ...] = RATES, **settings: Any
 ) -> None:
-    """Write a picture, PNG or SVG by the name of `path`, of build(**settings, bits=…, mechanism=…).
+    """Write a picture, PNG or SVG by the name of `path`, of build(**settings, rate=…, mechanism=…).
 
-    Each point is a plan with the best scale for its bits, or the scale given. A mechanism that cannot do it
-    at some width has no point there. Raises `MissingExtra` without matplotlib.
+    Each point is a plan with the best upload and scale for its rate, or the scale given. A mechanism that
+    cannot do it at some rate has no point there: those that must send every coordinate end at about one bit
+    per weight. Raises `MissingExtra` without matplotlib.
     """
     figure, axes = canvas(1, 1, width=6.4, height=4.0)
     at = axes[0][0]
-    panel(at, "", x="bits a coordinate", y="predicted mse of a coordinate of the sum", log=True)
+    panel(at, "", x="bits per weight", y="predicted mse of a coordinate of the sum", log=True)
     central: Plan | None = None
     for line, (mechanism, bound) in LINES.items():
         points = []
-        for width in bits:
-            chosen = settings | {"mechanism": mechanism, "bound": bound or settings["bound"], "bits": width}
+        for rate in rates:
+            chosen = settings | {"mechanism": mechanism, "bound": bound or settings["bound"], "rate": rate}
             try:
                 central = build(**chosen)
-            except PrivacyUnattainable:  # no noise does it, or the bits cannot carry it
+            except (PrivacyUnattainable, InvalidInput):  # no noise does it, or the bits cannot carry it
                 continue
-            points.append((float(width), central.predicted.effective_mse, 0.0))
+            points.append((rate, central.predicted.effective_mse, 0.0))
         draw_line(at, line, points)
     if central is not None:
-        ends = (float(min(bits)), float(max(bits)))
+        ends = (min(rates), max(rates))
         draw_line(at, "gaussian-rdp", [(x, central.central_gaussian_mse_rdp, 0.0) for x in ends])
         draw_line(at, "gaussian-pld", [(x, central.central_gaussian_mse, 0.0) for x in ends])
-    at.set_xticks(bits)
+    at.set_xscale("log", base=2)
+    ticks = [tick for tick in _TICKS if min(rates) <= tick <= max(rates)]
+    at.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    at.minorticks_off()
     finish(figure, path, columns=3)

@@ -30,6 +30,7 @@ LINES = {
     "gaussian-pld": Line("central Gaussian (PLD)", "#777777", "", "--"),
     "smm-tight": Line("SMM, tight bound", "#D55E00", "o"),
     "smm-auto": Line("SMM, tight bound, planner's γ", "#E69F00", "*"),
+    "smm-rate": Line("SMM, tight bound, fewer coordinates", "#D55E00", "P"),
     "smm-paper": Line("SMM, paper's bound", "#0072B2", "s"),
     "dgm-paper": Line("DGM, paper's bound", "#56B4E9", "D"),
     "dgm-paper-integer": Line("DGM, paper's bound, integer σ", "#8B4513", "v"),

@@ -52,6 +52,7 @@ LINES = {
     "gaussian-pld": ("gaussian", "tight"),
     "smm-tight": ("smm", "tight"),
     "smm-auto": ("smm", "tight"),
+    "smm-rate": ("smm", "tight"),
     "smm-paper": ("smm", "paper"),
     "dgm-tight": ("dgm", "tight"),
     "dgm-paper": ("dgm", "paper"),

@@ -74,14 +74,19 @@ def measure(cell: Row) -> Row:
     """Plan and train the paper's network once. Repeatable from the seed, so not private: for experiments
     only.
     """
+    return trained(cell)[1]
+
+
+def trained(cell: Row) -> tuple[Plan, Row]:
+    """(the plan of a cell, the measures of its run). A cell may name a `rate` in place of bits."""
     from skelmix.studies.training_run import model_dimension, train_once
 
     dimension = model_dimension(cell["dataset"])
     names = ("line", "bits", "asked_scale", "epsilon", "delta", "batch", "rounds", "alignment")
-    chosen = _plan(dimension, **{name: cell[name] for name in names})
+    chosen = _plan(dimension, **{name: cell[name] for name in names}, rate=cell.get("rate"))
     result = train_once(chosen, dataset=cell["dataset"], seed=cell["seed"], diagnostics=True)
     mechanism, predicted = chosen.mechanism, chosen.predicted
-    return {
+    return chosen, {
         "accuracy": result.accuracy,
         "wrapped_fraction": result.wrapped_fraction,
         "wrap_probability": predicted.wrap_probability,
@@ -109,12 +114,14 @@ def _plan(
     batch: int,
     rounds: int,
     alignment: float,
+    rate: float | None = None,
 ) -> Plan:
     name, bound = LINES[line]
     setting: dict[str, Any] = {
         "dimension": dimension,
         "cohort": Cohort(batch, POPULATION),
-        "bits": bits or 32,
+        "bits": bits or (32 if rate is None else None),
+        "rate": rate,
         "rounds": rounds,
         "mechanism": name,
         "bound": bound,
