@@ -13,6 +13,7 @@ from skelmix.planning.cohort import Cohort
 from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.plans import Plan
 from skelmix.planning.rate import DEFAULT_BITS, UploadShape, upload_shapes
+from skelmix.planning.remedies import with_remedies
 from skelmix.planning.request import PlanRequest
 from skelmix.planning.search import at_best_scale, best_shape, bits_too_few_message, wraps_too_often
 from skelmix.planning.silos import Silos
@@ -72,10 +73,14 @@ def plan(
     if scale is not None:
         validation.positive(scale=scale)
     request = best_shape(request, _shapes(request, rate, bits, keep), scale)
-    calibrated, proof = at_best_scale(request) if scale is None else at_scale(request, scale)
+    try:
+        calibrated, proof = at_best_scale(request) if scale is None else at_scale(request, scale)
+    except PrivacyUnattainable as error:
+        raise PrivacyUnattainable(with_remedies(str(error), request, scale)) from error
     if not allow_wrapping and wraps_too_often(calibrated, cohort):
+        message = bits_too_few_message(request, calibrated, scale is not None)
         more = "" if rate is None else f", or raise the rate of {rate:g}"
-        raise BitsTooFew(bits_too_few_message(request, calibrated, scale is not None) + more)
+        raise BitsTooFew(with_remedies(message + more, request, scale))
     slack = slack_budget(target.epsilon, request.noise_target.delta, request.schedule)
     finished = Plan.around(target, cohort, rounds, calibrated, proof.name, alignment, slack)
     if not finished.meets_target():
