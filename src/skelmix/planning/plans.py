@@ -83,6 +83,17 @@ class Plan:
         return packed_bytes(mechanism.coordinates, mechanism.bits)
 
     @property
+    def round_bytes(self) -> int:
+        """Bytes that one participant uploads in an expected round in all: the vector, and the keys and shares
+        of secure aggregation (honest-but-curious, without signatures). An engine's envelope comes on top."""
+        if not self.mechanism.distributed:
+            return self.upload_bytes
+        from skelmix.secagg.sizes import protocol_bytes  # clients that only check a plan do without
+
+        uploads, cohort = self.cohort.uploads, self.cohort
+        return self.upload_bytes + protocol_bytes(uploads, cohort.min_survivors(uploads), cohort.colluding)
+
+    @property
     def rate(self) -> float:
         """Bits per weight that an upload has."""
         mechanism = self.mechanism
@@ -159,6 +170,7 @@ class Plan:
             "coordinates": mechanism.coordinates,
             "clip_slack": mechanism.clip_slack,
             "upload_bytes": self.upload_bytes,
+            "round_bytes": self.round_bytes,
             "clip_norm": mechanism.clip_norm,
             "dimension": mechanism.dimension,
             "rounds": self.rounds,
@@ -221,7 +233,10 @@ class Plan:
             which = f"all {mechanism.coordinates:,} coordinates"
         else:
             which = f"{mechanism.coordinates:,} of {mechanism.padded_dimension:,} coordinates"
-        return f"{self.rate:.3g} bits per weight, {self.upload_bytes:,} bytes: {which}"
+        text = f"{self.rate:.3g} bits per weight, {self.upload_bytes:,} bytes: {which}"
+        if not mechanism.distributed:
+            return text
+        return f"{text}; {self.round_bytes:,} bytes with secure aggregation's keys and shares"
 
     @classmethod
     def around(
