@@ -15,6 +15,7 @@ from collections.abc import Callable
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
+from skelmix.flower.answer_time import fixed_time
 from skelmix.flower.app_results import METRICS, call_app, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
 from skelmix.flower.node_state import Memory, contribution_store
@@ -32,6 +33,7 @@ from skelmix.flower.records import (
     Answer,
     Request,
 )
+from skelmix.flower.silo import SiloRound
 from skelmix.rounds.context import round_context
 from skelmix.secagg import checks
 from skelmix.secagg.client import Client
@@ -121,7 +123,8 @@ class _Participant:
                 continue
             try:
                 if name == MASKED:
-                    parts[name], public = self._masked(request.parts[name], message, call_next)
+                    with fixed_time(self.policy.answer_seconds):
+                        parts[name], public = self._masked(request.parts[name], message, call_next)
                     content[METRICS] = public
                 else:
                     parts[name] = self._simple(name, request.parts[name])
@@ -210,9 +213,19 @@ class _Participant:
             {name: value for name, value in message.content.items() if name != RECORD}
         )
         mechanism = facts.mechanism()
-        reply = call_app(call_next, message, self.context)
-        vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
-        encoded = mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
+        shares = facts.cohort.shares(size)
+        if facts.silos is None:
+            reply = call_app(call_next, message, self.context)
+            vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
+            encoded = mechanism.encode(vector, round=round_number, shares=shares)
+        else:
+            silo = SiloRound(
+                mechanism, facts.silos, digest=self.memory.plan_digest, round=round_number, model=before
+            )
+            with silo.opened():
+                reply = call_app(call_next, message, self.context)
+            encoded = mechanism.encode_silo(silo.redeem(reply), shares=shares)
+            reply = RecordDict()  # a silo's metrics are data of its records: none leaves
         answer = client.masked(data, encoded)
         self.memory.reopen(round_number, size)
         self.memory.keep(client.secret_state())

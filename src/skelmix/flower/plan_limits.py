@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from skelmix.errors import PolicyViolation
 from skelmix.planning.guarantee import privacy_report
+from skelmix.planning.silos import Silos
 
 if TYPE_CHECKING:
     from skelmix.flower.policy import ClientPolicy
@@ -30,6 +31,20 @@ def unsampled_epsilon(plan: Plan, rounds: int) -> float:
     cohort = replace(roster, population=roster.expected, sampling="none")
     return privacy_report(
         plan.mechanism, bound=plan.report.bound, cohort=cohort, rounds=rounds, delta=plan.report.delta
+    ).epsilon
+
+
+def round_epsilon(plan: Plan) -> float:
+    """ε at the plan's δ of one round, for an adversary who knows that this node took part.
+
+    A silo draws its records itself, secretly and at the plan's rate: the server has no say in that sampling,
+    so it counts.
+    """
+    if not isinstance(plan.cohort, Silos):
+        return unsampled_epsilon(plan, 1)
+    report = plan.report
+    return privacy_report(
+        plan.mechanism, bound=report.bound, cohort=plan.cohort, rounds=1, delta=report.delta
     ).epsilon
 
 
@@ -59,7 +74,7 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
             f"against the aggregator the plan costs ε = {report.epsilon_aggregator:.4g}, "
             f"this node allows {policy.max_epsilon_aggregator:g}"
         )
-    if not (epsilon := unsampled_epsilon(plan, 1)) <= policy.max_epsilon_round:
+    if not (epsilon := round_epsilon(plan)) <= policy.max_epsilon_round:
         yield (
             f"one round costs ε = {epsilon:.4g} against those who know that this node took part, "
             f"it allows {policy.max_epsilon_round:g}"
