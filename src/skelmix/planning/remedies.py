@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.planning.calibrate import at_scale
@@ -51,7 +52,7 @@ def _works(request: PlanRequest, scale: float | None) -> bool:
     return not wraps_too_often(mechanism, request.cohort)
 
 
-def _changed(request: PlanRequest, cohort: Cohort, rounds: int, **changes: float | int) -> PlanRequest | None:
+def _changed(request: PlanRequest, cohort: Cohort, rounds: int, **changes: Any) -> PlanRequest | None:
     """The request with another cohort; None where there are too few participants for it."""
     try:
         return replace(request, rounds=rounds, cohort=replace(cohort, **changes))
