@@ -16,7 +16,7 @@ ROOT = Path(skelmix.__file__).parents[2]
 
 
 def _listed() -> list[tuple[str, str]]:
-    """(package, name) of every single name that the reference lists; `skelmix.errors` is listed as a whole."""
+    """(package, name) of each name that the reference lists; `skelmix.errors` is listed as a whole."""
     lines = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8").splitlines()
     places = [line.removeprefix("::: ").strip() for line in lines if line.startswith("::: ")]
     return [
@@ -27,8 +27,11 @@ def _listed() -> list[tuple[str, str]]:
 
 
 def _names() -> list[tuple[str, str]]:
-    """(module, name) of everything that the reference lists, where it is defined."""
-    return [(getattr(importlib.import_module(package), name).__module__, name) for package, name in _listed()]
+    """(module, name) of every class and function that the reference lists, where it is defined."""
+    named = [(getattr(importlib.import_module(package), name), name) for package, name in _listed()]
+    return [
+        (kind.__module__, name) for kind, name in named if inspect.isclass(kind) or inspect.isfunction(kind)
+    ]
 
 
 def _exporting_packages() -> list[str]:

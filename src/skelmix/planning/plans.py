@@ -39,11 +39,11 @@ class Plan:
 
     Example:
 
-        >>> made = plan(
-        ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
-        ...     cohort=Cohort(10, 10, sampling="none"),
+        >>> import skelmix as sk
+        >>> plan = sk.plan(
+        ...     sk.PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp", cohort=sk.Cohort.everyone(10)
         ... )
-        >>> Plan.from_json(made.to_json()) == made
+        >>> Plan.from_json(plan.to_json()) == plan
         True
     """
 

@@ -20,6 +20,8 @@ class JoinedRounds:
 
     Keep it as long as the channel key: store `to_bytes()` before an answer of phase "share" leaves the
     machine.
+
+    Example: `JoinedRounds.from_bytes(JoinedRounds().to_bytes())`.
     """
 
     def __init__(self) -> None:

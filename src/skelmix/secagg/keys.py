@@ -74,7 +74,10 @@ class KeyPair:
 
 
 class Identity:
-    """A long-lived Ed25519 signing key; the others know its public half, and not from the server."""
+    """A long-lived Ed25519 signing key; the others know its public half, and not from the server.
+
+    Example: `Identity.generate().public`, which the others must learn from elsewhere than the server.
+    """
 
     __slots__ = ("_private", "public")
 

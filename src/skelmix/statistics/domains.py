@@ -176,7 +176,10 @@ Domain = Bounds | Bins | Categories
 
 @dataclass(frozen=True)
 class Axis:
-    """A column with the cells that its values are sorted into."""
+    """A column with the cells that its values are sorted into.
+
+    Example: `Axis("sex", Categories(("F", "M")))`.
+    """
 
     column: str
     domain: Bins | Categories
