@@ -32,6 +32,7 @@ class Images:
 
     @property
     def classes(self) -> int:
+        """The number of labels."""
         return int(max(self.train_labels.max(), self.test_labels.max())) + 1
 
 

@@ -31,7 +31,7 @@ from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
 from skelmix.planning.silos import Silos
-from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_silo_sum, noisy_sum
+from skelmix.rounds.aggregation import SanitizedBlocks, Seconds, TrueSum, noisy_silo_sum, noisy_sum
 from skelmix.rounds.coin_and_cap import SimulatedChoices
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.ledger import Ledger
@@ -286,7 +286,7 @@ class Trainer:
         clients, gradients = cast(Clients, self.clients), cast(Gradients, self.gradients)
         mechanism = self.plan.mechanism
         sending = self._choices.of(here, entropy)
-        mended = Mended(gradients.blocks(clients, sending), mechanism)
+        mended = SanitizedBlocks(gradients.blocks(clients, sending), mechanism)
         watched = (
             TrueSum(mechanism.clip_norm, mechanism.dimension) if self.diagnostics and looked_at else None
         )

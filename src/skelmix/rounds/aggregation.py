@@ -68,7 +68,7 @@ class Seconds:
             yield block
 
 
-class Mended:
+class SanitizedBlocks:
     """Blocks in which a row with NaN or infinity, or too long for the mechanism, is a row of zeros; `broken`
     counts them. What becomes of a row depends on that row alone."""
 

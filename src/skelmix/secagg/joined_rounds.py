@@ -40,6 +40,7 @@ class JoinedRounds:
         self._last[session] = round
 
     def to_bytes(self) -> bytes:
+        """The record as bytes; `from_bytes` reads them."""
         packed: bytes = msgpack.packb([1, sorted(self._last.items())], use_bin_type=True)
         return packed
 

@@ -57,6 +57,7 @@ class KeyPair:
 
     @classmethod
     def generate(cls, entropy: Entropy | None = None) -> Self:
+        """A fresh key from the system's entropy."""
         return cls((entropy or system_entropy()).bytes(KEY_BYTES))
 
     def secret_bytes(self) -> bytes:
@@ -87,6 +88,7 @@ class Identity:
 
     @classmethod
     def generate(cls, entropy: Entropy | None = None) -> Self:
+        """A fresh key from the system's entropy."""
         return cls((entropy or system_entropy()).bytes(KEY_BYTES))
 
     def secret_bytes(self) -> bytes:

@@ -137,6 +137,7 @@ class Quantiles:
 
     @property
     def axis(self) -> Axis:
+        """The column with its bins."""
         return Axis(self.column, self.bins)
 
 

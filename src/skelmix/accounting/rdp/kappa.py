@@ -95,8 +95,8 @@ def _reverse(
 ) -> tuple[float, float]:
     length = _length(kind, order)
     while True:
-        masses, wiggle = log_masses(kind, length)
-        high, low = _reverse_cells(order, reach, upper, lower, rate, masses, wiggle, TIGHTNESS)
+        masses, concavity_gap = log_masses(kind, length)
+        high, low = _reverse_cells(order, reach, upper, lower, rate, masses, concavity_gap, TIGHTNESS)
         if high < np.inf or length >= _LONGEST:
             return high, low
         length *= 2
@@ -202,8 +202,8 @@ def _unit_moments(kind: Kind, most: int) -> Floats:
 def _unit_moments_at(kind: Kind, powers: NDArray[np.int64]) -> Floats:
     length = _length(kind, int(powers[-1]))
     while True:
-        masses, wiggle = log_masses(kind, length)
-        logs = np.array([log_moment(int(l), 1, 0.0, False, masses, wiggle) for l in powers])
+        masses, concavity_gap = log_masses(kind, length)
+        logs = np.array([log_moment(int(l), 1, 0.0, False, masses, concavity_gap) for l in powers])
         if np.isfinite(logs).all() or length >= _LONGEST:
             return logs
         length *= 2
@@ -328,10 +328,10 @@ def _summed(kind: Kind, order: int, s: int, last: float, goal: float) -> tuple[f
     """`cell_bound`, forward, with as many masses as it takes."""
     length = _length(kind, order)
     while True:
-        masses, wiggle = log_masses(kind, length)
-        here = moment_window(order, s, 0.0, False, masses, wiggle)
-        following = moment_window(order, s + 1, 0.0, False, masses, wiggle)
-        high, low = cell_bound(order, s, last, here, following, goal, False, masses, wiggle)
+        masses, concavity_gap = log_masses(kind, length)
+        here = moment_window(order, s, 0.0, False, masses, concavity_gap)
+        following = moment_window(order, s + 1, 0.0, False, masses, concavity_gap)
+        high, low = cell_bound(order, s, last, here, following, goal, False, masses, concavity_gap)
         if high < np.inf or length >= _LONGEST:
             return high, low
         length *= 2
@@ -350,18 +350,25 @@ def _closed_reverse(s: int, order: int, rate: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _reverse_cells(
-    order: int, reach: float, upper: float, lower: float, rate: float, L: Floats, wiggle: Floats, tight: float
+    order: int,
+    reach: float,
+    upper: float,
+    lower: float,
+    rate: float,
+    L: Floats,
+    concavity_gap: Floats,
+    tight: float,
 ) -> tuple[float, float]:
     """(upper, lower) over (0, reach], reverse direction, cell by cell until the closed form is enough."""
     s = 1
-    here = moment_window(order, 1, 0.0, False, L, wiggle)
+    here = moment_window(order, 1, 0.0, False, L, concavity_gap)
     while s < reach:
         goal = max(upper, lower * (1 + tight))
         rest = _closed_reverse(s, order, rate)
         if rest <= goal:
             return max(upper, rest), lower
-        following = moment_window(order, s + 1, 0.0, False, L, wiggle)
-        high, low = cell_bound(order, s, min(reach, s + 1.0), here, following, goal, True, L, wiggle)
+        following = moment_window(order, s + 1, 0.0, False, L, concavity_gap)
+        high, low = cell_bound(order, s, min(reach, s + 1.0), here, following, goal, True, L, concavity_gap)
         upper, lower = max(upper, high), max(lower, low)
         if not upper < np.inf:
             return upper, lower
