@@ -289,8 +289,8 @@ class Plan:
         parameters = getattr(model, "parameters", None)
         if not callable(parameters):
             raise InvalidInput(
-                f"model = {type(model).__name__}: has no parameters(); pass a PyTorch module, or call plan with "
-                "dimension="
+                f"model = {type(model).__name__}: has no parameters(); pass a PyTorch module, or call `plan` "
+                "with dimension="
             )
         weights = sum(int(value.numel()) for value in parameters() if value.requires_grad)
         return plan(target, dimension=weights, **options)

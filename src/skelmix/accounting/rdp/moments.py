@@ -297,3 +297,43 @@ def cell_bound(
         stack.append((a, x, at_a, at_x))
         stack.append((x, b, at_x, at_b))
     return upper, lower
+
+
+@njit(cache=True, nogil=True)
+def closed_reverse(s: int, order: int, rate: float) -> float:
+    """A bound on D_α(P0‖P_x)/x² for all x >= s, from D_t(P_1‖P0) <= rate·t at integers t; falls with s.
+
+    The smaller of the chord between integers, which costs p(1-p)/x² <= 1/(4s(s+1)) of α·rate, and of weighted
+    means, (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, which cost p(1-p)/(αx²), and 1/(4α(α-1)x²) for orders
+    that are not integers.
+    """
+    return order * rate * (1 + min(0.25 / (s * (s + 1.0)), 0.25 * (1 + 1 / (order - 1.0)) / (order * s**2)))
+
+
+@njit(cache=True, nogil=True)
+def reverse_cells(
+    order: int,
+    reach: float,
+    upper: float,
+    lower: float,
+    rate: float,
+    L: Floats,
+    concavity_gap: Floats,
+    tight: float,
+) -> tuple[float, float]:
+    """(upper, lower) over (0, reach], reverse direction, cell by cell until the closed form is enough."""
+    s = 1
+    here = moment_window(order, 1, 0.0, False, L, concavity_gap)
+    while s < reach:
+        goal = max(upper, lower * (1 + tight))
+        rest = closed_reverse(s, order, rate)
+        if rest <= goal:
+            return max(upper, rest), lower
+        following = moment_window(order, s + 1, 0.0, False, L, concavity_gap)
+        high, low = cell_bound(order, s, min(reach, s + 1.0), here, following, goal, True, L, concavity_gap)
+        upper, lower = max(upper, high), max(lower, low)
+        if not upper < np.inf:
+            return upper, lower
+        s += 1
+        here = following
+    return upper, lower
