@@ -26,8 +26,8 @@ def check_secure(secure: str, mechanism: Mechanism) -> None:
     secure_of(secure)
     if secure == "protocol" and not mechanism.distributed:
         raise InvalidInput(
-            f"secure = 'protocol': {mechanism.name} is not distributed, its aggregator sees every vector; "
-            "pass 'none' to use it as a reference"
+            f"secure = 'protocol': {mechanism.name} is not distributed, it trusts its aggregator "
+            "with every vector; pass 'none' to use it as a reference"
         )
     if secure == "none" and mechanism.distributed:
         raise InvalidInput(
