@@ -7,6 +7,8 @@ import pytest
 
 from helpers.command import skelmix
 
+CLEAR = ("--secure", "simulated")
+
 
 def one_object(done):
     assert done.returncode == 0, done.stderr
@@ -94,7 +96,7 @@ def test_compare_has_a_row_for_every_mechanism_and_rate():
         (("sum", "--output", "nowhere/total.csv"), "nowhere is no directory"),
         (("plan", "--bits", "abc"), "abc"),
         (("plan", "--frobnicate"), "frobnicate"),
-        (("sum", "--mechanism", "gaussian", "--dimension", 8), "--no-secure"),
+        (("sum", "--mechanism", "gaussian", "--dimension", 8), "pass 'none'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, says):
@@ -138,7 +140,7 @@ def test_the_sum_of_a_csv(tmp_path):
 
 def test_a_sum_that_cannot_be_shown_whole_is_refused_before_it_is_released(tmp_path):
     np.save(tmp_path / "in.npy", np.full((20, 101), 0.1))
-    done = skelmix("sum", "--input", "in.npy", "--no-secure", cwd=tmp_path)
+    done = skelmix("sum", "--input", "in.npy", *CLEAR, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--output FILE or --json" in done.stderr
 
@@ -156,7 +158,19 @@ def test_the_output_is_not_the_input(tmp_path):
 
 def test_what_is_shown_says_that_rows_were_shortened_and_how_they_were_added(tmp_path):
     np.save(tmp_path / "in.npy", np.full((20, 12), 0.1))
-    words = ("sum", "--input", "in.npy", "--epsilon", 100, "--bits", 20, "--no-secure", "--delta", 1e-3)
+    words = (
+        "sum",
+        "--input",
+        "in.npy",
+        "--epsilon",
+        100,
+        "--bits",
+        20,
+        "--secure",
+        "simulated",
+        "--delta",
+        1e-3,
+    )
     shown = skelmix(*words, cwd=tmp_path).stdout
     assert "rows longer than 1 were shortened" in shown
     assert "SIMULATED: one process" in shown
@@ -166,7 +180,19 @@ def test_what_is_shown_says_that_rows_were_shortened_and_how_they_were_added(tmp
 
 def test_the_mean_of_an_npy_divides_by_the_number_of_rows(tmp_path):
     np.save(tmp_path / "in.npy", np.full((50, 4), 0.5))
-    words = ("sum", "--input", "in.npy", "--mean", "--epsilon", 100, "--bits", 20, "--no-secure", "--json")
+    words = (
+        "sum",
+        "--input",
+        "in.npy",
+        "--mean",
+        "--epsilon",
+        100,
+        "--bits",
+        20,
+        "--secure",
+        "simulated",
+        "--json",
+    )
     found = one_object(skelmix(*words, cwd=tmp_path))
     assert np.allclose(found["estimate"], 0.5, atol=7 * found["predicted"]["mse"] ** 0.5 / 50)
 
@@ -193,14 +219,36 @@ def test_parquet_rows(tmp_path):
     import pyarrow.parquet as parquet
 
     parquet.write_table(pa.table({"a": [0.1, 0.2], "b": [0.3, 0.4]}), tmp_path / "in.parquet")
-    words = ("sum", "--input", "in.parquet", "--epsilon", 100, "--bits", 20, "--no-secure", "--json")
+    words = (
+        "sum",
+        "--input",
+        "in.parquet",
+        "--epsilon",
+        100,
+        "--bits",
+        20,
+        "--secure",
+        "simulated",
+        "--json",
+    )
     found = one_object(skelmix(*words, cwd=tmp_path))
     assert found["dimension"] == 2
     assert np.allclose(found["estimate"], [0.3, 0.7], atol=7 * found["predicted"]["mse"] ** 0.5)
 
 
 def test_synthetic_vectors_report_the_measured_error():
-    words = ("sum", "--participants", 60, "--dimension", 4096, "--alignment", 0, "--no-secure", "--json")
+    words = (
+        "sum",
+        "--participants",
+        60,
+        "--dimension",
+        4096,
+        "--alignment",
+        0,
+        "--secure",
+        "simulated",
+        "--json",
+    )
     found = one_object(skelmix(*words))
     # 4,096 squared errors: the mean has a relative deviation of 2.2 %
     assert found["mse"] == pytest.approx(found["predicted"]["mse"], rel=0.15)

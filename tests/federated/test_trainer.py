@@ -46,7 +46,7 @@ class Steps(torch.optim.Optimizer):
         )
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 def test_without_noise_and_rounding_the_optimiser_sees_the_plain_clipped_mean(secure, monkeypatch):
     plan = small_plan()
     fine = dataclasses.replace(plan.mechanism, scale=2.0**16, bits=32)  # a grid too fine to see
@@ -156,7 +156,7 @@ def test_rounds_with_too_few_survivors_change_nothing_and_are_charged():
     assert (result.rounds, result.failed_rounds) == (12, 12)
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 def test_tolerated_dropouts_leave_the_noise_that_was_accounted_for(secure):
     plan = small_plan(rounds=4, dropout_tolerance=0.6)
     result = make(plan, dropout_rate=0.3, secure=secure, evaluate_every=1, diagnostics=True).run()
@@ -338,7 +338,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         Trainer.resume(tmp_path, model, cross_entropy, clients(), torch.optim.Adam(model.parameters()))
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 def test_a_broken_vector_counts_as_zero_and_does_not_show(secure):
     inputs, targets = records()
     inputs = inputs.clone()

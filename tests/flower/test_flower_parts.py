@@ -15,7 +15,7 @@ from skelmix.flower import ClientPolicy, dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
 from skelmix.flower.coordinator import Coordinator
 from skelmix.flower.draw import draw
-from skelmix.flower.node_state import Memory, contribution_store
+from skelmix.flower.node_state import NodeState, contribution_store
 from skelmix.flower.records import RECORD, Request
 
 
@@ -119,29 +119,29 @@ SOUND = {
 
 def test_a_sound_memory_is_read():
     state = RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), "words": 4})})
-    facts = Memory(state, contribution_store({}, 7)).plan_facts()
+    facts = NodeState(state, contribution_store({}, 7)).plan_facts()
     assert (facts.rounds, facts.words, facts.bits, facts.dimension) == (1, 4, 8, 4)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "read"),
     [
-        ("channel", b"short", Memory.channel),
-        ("channel", "text", Memory.channel),
-        ("attendance", b"\xc1", Memory.attendance),
-        ("plan", "{", Memory.plan_facts),
-        ("plan", "[" * 100_000, Memory.plan_facts),
-        ("plan", '{"mechanism": {}}', Memory.plan_facts),
-        ("plan", json.dumps(SOUND | {"rounds": "1"}), Memory.plan_facts),
-        ("plan", json.dumps(SOUND | {"cohort": {}}), Memory.plan_facts),
-        ("words", 1.5, Memory.plan_facts),
+        ("channel", b"short", NodeState.channel),
+        ("channel", "text", NodeState.channel),
+        ("attendance", b"\xc1", NodeState.attendance),
+        ("plan", "{", NodeState.plan_facts),
+        ("plan", "[" * 100_000, NodeState.plan_facts),
+        ("plan", '{"mechanism": {}}', NodeState.plan_facts),
+        ("plan", json.dumps(SOUND | {"rounds": "1"}), NodeState.plan_facts),
+        ("plan", json.dumps(SOUND | {"cohort": {}}), NodeState.plan_facts),
+        ("words", 1.5, NodeState.plan_facts),
         ("last-round", True, lambda memory: memory.last_round),
     ],
 )
 def test_a_damaged_memory_is_named_and_not_used(name, value, read):
     state = RecordDict({RECORD: ConfigRecord({"plan": json.dumps(SOUND), name: value})})
     with pytest.raises(CorruptState, match="damaged"):
-        read(Memory(state, contribution_store({}, 7)))
+        read(NodeState(state, contribution_store({}, 7)))
 
 
 def test_a_version_that_is_not_a_number_is_not_the_version():

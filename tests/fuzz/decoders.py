@@ -37,7 +37,7 @@ from skelmix.cli.rows import open_rows
 from skelmix.datasets.idx import parse_idx, read_idx
 from skelmix.encoding.wrapping import pack, unpack
 from skelmix.errors import CorruptState, InvalidInput, ProtocolError, SkelmixError
-from skelmix.flower.node_state import Memory
+from skelmix.flower.node_state import NodeState
 from skelmix.flower.records import RECORD, Answer, Request
 from skelmix.planning import Plan, plans
 from skelmix.rounds.contributions import ContributionStore
@@ -179,7 +179,7 @@ def _answer(data: bytes) -> None:
 
 
 def _memory(data: bytes) -> None:
-    memory = Memory(
+    memory = NodeState(
         RecordDict({RECORD: _record(data)}), ContributionStore(SCRATCH / "skelmix-fuzz-nowhere", run=7)
     )
     assert type(memory.plan_digest) is str
@@ -196,7 +196,7 @@ def _node_state() -> bytes:
     state, joined = RecordDict(), JoinedRounds()
     joined.join(b"s" * 16, 1)
     with tempfile.TemporaryDirectory() as directory:
-        memory = Memory(state, ContributionStore(Path(directory), run=7))
+        memory = NodeState(state, ContributionStore(Path(directory), run=7))
         memory.channel()
         memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
         memory.spend(1)

@@ -405,3 +405,22 @@ def test_a_report_says_what_its_arithmetic_assumes():
     assert "right to 2^-50" in str(sk.plan(target, cohort=sampled, bound="gdp", **setting).report)
     for bound, cohort in (("rdp", sampled), ("gdp", sk.Cohort(60, 60, sampling="none"))):
         assert "arithmetic" not in str(sk.plan(target, cohort=cohort, bound=bound, **setting).report)
+
+
+class Weights:
+    def __init__(self, count, requires_grad=True):
+        self.numel, self.requires_grad = lambda: count, requires_grad
+
+
+class Model:
+    def parameters(self):
+        return iter([Weights(12), Weights(5, requires_grad=False), Weights(4)])
+
+
+def test_a_plan_for_a_model_counts_its_trainable_weights():
+    target, cohort = sk.PrivacyTarget(5.0, 1e-5), sk.Cohort.everyone(20)
+    plan = sk.Plan.for_model(Model(), target, cohort=cohort, bits=16, bound="gdp")
+    assert plan.mechanism.dimension == 16
+    assert (plan.mechanism.bits, plan.cohort) == (16, cohort)
+    with pytest.raises(InvalidInput, match="parameters"):
+        sk.Plan.for_model(16, target, cohort=cohort)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import skelmix as sk
-from skelmix.errors import InvalidInput, RoundFailed
+from skelmix.errors import BudgetExhausted, InvalidInput, RoundFailed
+from skelmix.rounds import Ledger
 
 
 def plan_for(n, d=16, **cohort):
@@ -19,7 +20,7 @@ def plan_for(n, d=16, **cohort):
     )
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 @pytest.mark.parametrize("make", [np.asarray, list, iter], ids=["array", "list", "iterator"])
 def test_the_estimate_is_the_sum_within_its_noise(secure, make):
     x = np.random.default_rng(1).random((12, 16)) / 8
@@ -30,7 +31,7 @@ def test_the_estimate_is_the_sum_within_its_noise(secure, make):
     assert result.true_mse == pytest.approx(np.mean((result.estimate - x.sum(axis=0)) ** 2))
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 def test_a_subset_of_the_coordinates_gives_an_estimate_of_them_all(secure):
     x = np.random.default_rng(1).standard_normal((12, 100)) / 10
     plan = plan_for(12, d=100)
@@ -45,7 +46,7 @@ def test_a_subset_of_the_coordinates_gives_an_estimate_of_them_all(secure):
     assert averaged < 0.2 * errors.mean()
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 def test_too_few_release_nothing_and_tolerated_dropouts_do(secure):
     x = np.full((12, 16), 0.1)
     plan = plan_for(12, dropout_tolerance=0.2, colluding=2)
@@ -54,7 +55,7 @@ def test_too_few_release_nothing_and_tolerated_dropouts_do(secure):
         sk.private_sum(x[:9], plan, secure)
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 @pytest.mark.parametrize(
     "bad", [np.zeros((13, 16)), np.zeros((12, 15)), np.full((12, 16), np.nan), np.zeros((0, 16))]
 )
@@ -79,7 +80,7 @@ def test_a_single_sum_claims_no_amplification():
     plan = sk.plan(
         sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="gdp", cohort=sk.Cohort(24, 2400), rounds=3
     )
-    report = sk.private_sum(np.full((24, 16), 0.1), plan, secure=False).report
+    report = sk.private_sum(np.full((24, 16), 0.1), plan, secure="simulated").report
     assert report.epsilon == plan.report.epsilon_aggregator > plan.report.epsilon
 
 
@@ -97,3 +98,54 @@ def test_a_cap_that_no_run_reaches_is_kept_by_a_single_sum():
     cohort = sk.Cohort.everyone(6, max_participations=1)
     plan = sk.plan(sk.PrivacyTarget(5.0, 1e-3), dimension=4, bits=16, bound="gdp", cohort=cohort)
     assert sk.private_sum(np.zeros((6, 4)), plan).participants == 6
+
+
+def test_a_ledger_counts_the_rounds_and_ends_them(tmp_path):
+    x, plan = np.full((12, 16), 0.1), plan_for(12)
+    ledger = Ledger(tmp_path / "ledger", plan_digest=plan.digest(), budget=1)
+    sk.private_sum(x, plan, "simulated", ledger=ledger)
+    with pytest.raises(BudgetExhausted):
+        sk.private_sum(x, plan, "simulated", ledger=ledger)
+    ledger.close()
+    again = Ledger(tmp_path / "ledger", plan_digest=plan.digest(), budget=1)
+    with pytest.raises(BudgetExhausted):
+        sk.private_sum(x, plan, "simulated", ledger=again)
+    again.close()
+
+
+def test_a_failed_sum_stays_charged():
+    plan = plan_for(12)
+    ledger = Ledger(None, plan_digest=plan.digest(), budget=1)
+    with pytest.raises(RoundFailed):
+        sk.private_sum(np.full((2, 16), 0.1), plan, "simulated", ledger=ledger)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize(("digest", "budget"), [("another", 1), (None, 2)])
+def test_a_ledger_of_another_plan_or_a_larger_budget_is_refused_uncharged(digest, budget):
+    plan = plan_for(12)
+    ledger = Ledger(None, plan_digest=digest or plan.digest(), budget=budget)
+    with pytest.raises(InvalidInput, match="another plan or for more rounds"):
+        sk.private_sum(np.full((12, 16), 0.1), plan, "simulated", ledger=ledger)
+    assert ledger.charged == 0
+
+
+@pytest.mark.parametrize("secure", [True, "ideal", "none"])
+def test_an_unknown_or_unfit_word_for_secure_is_refused(secure):
+    with pytest.raises(InvalidInput, match="secure = "):
+        sk.private_sum(np.full((12, 16), 0.1), plan_for(12), secure)
+
+
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
+@pytest.mark.parametrize("make", [np.asarray, list, iter], ids=["array", "list", "iterator"])
+def test_vectors_are_encoded_in_blocks_and_a_bad_one_is_named(secure, make, monkeypatch):
+    from skelmix.rounds import summation
+
+    monkeypatch.setattr(summation, "_BLOCK_NUMBERS", 5 * 16)
+    x, plan = np.full((12, 16), 0.1), plan_for(12)
+    watched = summation._Watched(make(x), plan, False)
+    assert max(len(block) for block in watched) > 1
+    assert watched.count == 12
+    x[7, 3] = np.nan
+    with pytest.raises(InvalidInput, match=r"\b7\b"):
+        sk.private_sum(make(x), plan, secure)

@@ -5,6 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from mpyc import finfields, thresha
 
+from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
 from skelmix.secagg import masking, sharing
 from skelmix.secagg.failures import NotAuthentic
@@ -110,7 +111,7 @@ def test_signatures_hold_for_one_purpose_one_text_one_signer():
 @pytest.mark.parametrize("bits", [1, 8, 11, 16, 32])
 def test_a_mask_is_the_keystream_of_aes_256_in_counter_mode_from_zero(bits):
     key, d = bytes(range(32)), masking.CHUNK_BYTES // 2 + 5
-    vector = np.zeros(d, masking.word_type(bits))
+    vector = np.zeros(d, wire_dtype(bits))
     masking.apply(vector, [key], [])
     blocks = -(-vector.nbytes // 16)
     counters = b"".join(i.to_bytes(16, "big") for i in range(blocks))

@@ -1,1 +1,27 @@
-"""Empirical lower bounds on epsilon."""
+"""Attacks on a plan's own releases that give lower bounds on ε: no lower bound may exceed the promised ε."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skelmix.exports import lazily
+
+if TYPE_CHECKING:
+    from skelmix.audit.canaries import CanaryAudit, audit_training
+    from skelmix.audit.release import ReleaseAudit, audit_release
+
+__all__ = [
+    "CanaryAudit",
+    "ReleaseAudit",
+    "audit_release",
+    "audit_training",
+]
+
+_HOMES = {
+    "CanaryAudit": "canaries",
+    "ReleaseAudit": "release",
+    "audit_release": "release",
+    "audit_training": "canaries",
+}
+
+__getattr__ = lazily(__name__, _HOMES, needs=("torch", "torch"))

@@ -48,8 +48,9 @@ def register(app: typer.Typer) -> None:
             float, typer.Option(help="Norm of the synthetic vectors.", rich_help_panel="Data")
         ] = 1.0,
         secure: Annotated[
-            bool, typer.Option("--secure/--no-secure", help="Add through the real protocol, in this process.")
-        ] = True,
+            str,
+            typer.Option(help="protocol (secure aggregation), simulated (modular sum) or none."),
+        ] = "protocol",
         epsilon: opt.Epsilon = 3.0,
         delta: opt.Delta = 1e-5,
         clip_norm: Annotated[
@@ -91,6 +92,7 @@ def register(app: typer.Typer) -> None:
         """
         from skelmix.cli.rows import open_rows
         from skelmix.errors import InvalidInput
+        from skelmix.rounds.security import secure_of
         from skelmix.rounds.summation import private_sum
 
         if output is not None:
@@ -123,7 +125,10 @@ def register(app: typer.Typer) -> None:
         with progress() as bar:
             task = bar.add_task("participants", total=participants, note="")
             result = private_sum(
-                _ticking(data, lambda: bar.advance(task)), chosen, secure=secure, diagnostics=input is None
+                _ticking(data, lambda: bar.advance(task)),
+                chosen,
+                secure=secure_of(secure),
+                diagnostics=input is None,
             )
         seconds = time.perf_counter() - start
         estimate = result.estimate / participants if mean else result.estimate

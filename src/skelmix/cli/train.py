@@ -68,7 +68,9 @@ def register(app: typer.Typer) -> None:
         ] = None,
         local_steps: Annotated[int, _option("Gradient steps a participant takes itself.")] = 1,
         local_lr: Annotated[float, _option("Learning rate of those steps.")] = 0.1,
-        secure: Annotated[str, _option("ideal (modular sum) or protocol (secure aggregation).")] = "ideal",
+        secure: Annotated[
+            str, _option("simulated (modular sum), protocol (secure aggregation) or none (gaussian).")
+        ] = "simulated",
         dropout_rate: Annotated[float, _option("Simulated: fraction of a cohort that drops out.")] = 0.0,
         evaluate_every: Annotated[int, _option("Rounds between evaluations.")] = 50,
         checkpoint_every: Annotated[int, _option("Rounds between checkpoints.")] = 20,
@@ -98,6 +100,7 @@ def register(app: typer.Typer) -> None:
         """
         from skelmix.errors import InvalidInput
         from skelmix.federated.runs import RunSettings, read_settings
+        from skelmix.rounds.security import secure_of
 
         if resume is not None:
             _alone(context)
@@ -124,7 +127,9 @@ def register(app: typer.Typer) -> None:
         rows = []
         for kind, extra in kinds.items():
             for seed in _seeds(seeds):
-                summed = secure if kind == mechanism else "ideal"  # the baseline trusts its aggregator
+                summed = secure_of(
+                    secure if kind == mechanism else "none"
+                )  # the baseline trusts its aggregator
                 settings = RunSettings(
                     dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, summed,
                     dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None, diagnostics,

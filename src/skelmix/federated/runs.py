@@ -27,6 +27,7 @@ from skelmix.federated.recipes import (
 from skelmix.federated.trainer import Callback, RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.rounds.files import storing, write_atomically
+from skelmix.rounds.security import Secure
 
 if TYPE_CHECKING:
     from skelmix.planning import Plan
@@ -51,7 +52,7 @@ class RunSettings:
     skew: float | None = None
     local_steps: int = 1
     local_lr: float = 0.1
-    secure: str = "ideal"
+    secure: Secure = "simulated"
     dropout_rate: float = 0.0
     evaluate_every: int = 50
     checkpoint_every: int = 20

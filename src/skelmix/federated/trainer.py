@@ -31,13 +31,14 @@ from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
 from skelmix.planning.silos import Silos
-from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_silo_sum, noisy_sum
+from skelmix.rounds.aggregation import SanitizedBlocks, Seconds, TrueSum, noisy_silo_sum, noisy_sum
 from skelmix.rounds.coin_and_cap import SimulatedChoices
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.ledger import Ledger
 from skelmix.rounds.locks import FileLock
 from skelmix.rounds.sampling import draw_cohort, poisson
-from skelmix.validation import fraction, one_of, whole
+from skelmix.rounds.security import Secure, check_secure
+from skelmix.validation import fraction, whole
 
 if TYPE_CHECKING:
     from skelmix.planning import Plan
@@ -104,7 +105,7 @@ class Trainer:
         *,
         scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
         local: LocalSteps | None = None,
-        secure: str = "ideal",
+        secure: Secure = "simulated",
         dropout_rate: float = 0.0,
         evaluate: Callable[[nn.Module], float] | None = None,
         evaluate_every: int = 50,
@@ -115,7 +116,7 @@ class Trainer:
         entropy: Entropy | None = None,
         resuming: bool = False,
     ) -> None:
-        one_of(("ideal", "protocol"), secure=secure)
+        check_secure(secure, plan.mechanism)
         fraction(dropout_rate=dropout_rate)
         whole(1, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every)
         self.gradients = _gradients(model, loss, clients, plan, local)
@@ -128,10 +129,6 @@ class Trainer:
             raise InvalidInput(
                 f"{len(clients)} participants, but the plan's population is {plan.cohort.roster.population}: "
                 "sampling would not have the rate that was accounted for; plan for that population"
-            )
-        if secure == "protocol" and not plan.mechanism.distributed:
-            raise InvalidInput(
-                "the central Gaussian trusts its aggregator: there is nothing to aggregate securely"
             )
         self.model, self.clients, self.plan, self.optimizer = model, clients, plan, optimizer
         self.scheduler, self.secure, self.dropout_rate = scheduler, secure, dropout_rate
@@ -286,7 +283,7 @@ class Trainer:
         clients, gradients = cast(Clients, self.clients), cast(Gradients, self.gradients)
         mechanism = self.plan.mechanism
         sending = self._choices.of(here, entropy)
-        mended = Mended(gradients.blocks(clients, sending), mechanism)
+        mended = SanitizedBlocks(gradients.blocks(clients, sending), mechanism)
         watched = (
             TrueSum(mechanism.clip_norm, mechanism.dimension) if self.diagnostics and looked_at else None
         )
@@ -438,7 +435,9 @@ class Trainer:
         ]
         return RunResult(
             accuracy=accuracies[-1] if accuracies else None,
-            report=replace(self.plan.report, reproducible=not self.private, simulated=self.secure == "ideal"),
+            report=replace(
+                self.plan.report, reproducible=not self.private, simulated=self.secure != "protocol"
+            ),
             rounds=self.ledger.charged,
             failed_rounds=sum(not record["opened"] and "lost" not in record for record in self.history),
             lost_rounds=sum("lost" in record for record in self.history),

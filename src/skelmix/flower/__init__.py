@@ -13,15 +13,16 @@ from skelmix.exports import lazily
 
 if TYPE_CHECKING:
     from skelmix.flower.arrays import dimension
-    from skelmix.flower.grid import SecureGrid
+    from skelmix.flower.grid import RoundRecord, SecureGrid
     from skelmix.flower.mod import make_mod, skelmix_mod
     from skelmix.flower.policy import ClientPolicy
     from skelmix.flower.silo import silo_update
 
-__all__ = ["ClientPolicy", "SecureGrid", "dimension", "make_mod", "silo_update", "skelmix_mod"]
+__all__ = ["ClientPolicy", "RoundRecord", "SecureGrid", "dimension", "make_mod", "silo_update", "skelmix_mod"]
 
 _HOMES = {
     "ClientPolicy": "policy",
+    "RoundRecord": "grid",
     "SecureGrid": "grid",
     "dimension": "arrays",
     "make_mod": "mod",

@@ -19,7 +19,7 @@ from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, Skelmix
 from skelmix.flower.answer_time import fixed_time
 from skelmix.flower.app_results import METRICS, call_app, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
-from skelmix.flower.node_state import Memory, contribution_store
+from skelmix.flower.node_state import NodeState, contribution_store
 from skelmix.flower.policy import ClientPolicy
 from skelmix.flower.records import (
     ADVERTISE,
@@ -99,12 +99,12 @@ def _public_part(message: Message, content: RecordDict, policy: ClientPolicy) ->
 
 
 class _Participant:
-    """This node in this run, for the time of one message. All that outlives the message is in `Memory`."""
+    """This node in this run, for the time of one message. All that outlives the message is in `NodeState`."""
 
     def __init__(self, policy: ClientPolicy, context: Context) -> None:
         self.policy = policy.narrowed(context.node_config)
         self.context = context
-        self.memory = Memory(context.state, contribution_store(context.node_config, context.run_id))
+        self.memory = NodeState(context.state, contribution_store(context.node_config, context.run_id))
 
     def answer(self, message: Message, call_next: Call) -> Message:
         """Handle the parts of a request in their order; the answer tells for each what came of it."""

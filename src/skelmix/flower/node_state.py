@@ -59,7 +59,7 @@ def contribution_store(node_config: Mapping[str, Any], run: int) -> Contribution
     return ContributionStore(default_directory(json_digest("node", own)[:16]), run)
 
 
-class Memory:
+class NodeState:
     """A typed view of one `ConfigRecord` in a node's state; every change is written through at once.
 
     Reading what is not of the right kind raises `CorruptState`.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skelmix.mechanisms.clips import FlatClip, L2Clip, MixtureClip
     from skelmix.mechanisms.discrete_gaussian import DiscreteGaussian
     from skelmix.mechanisms.gaussian_mixture import GaussianMixture
+    from skelmix.mechanisms.mechanism import IntegerMechanism
     from skelmix.mechanisms.registry import mechanism_from_dict
     from skelmix.mechanisms.silo_sum import SiloSum
     from skelmix.mechanisms.skellam import Skellam
@@ -25,6 +26,7 @@ __all__ = [
     "EncodeStats",
     "FlatClip",
     "GaussianMixture",
+    "IntegerMechanism",
     "L2Clip",
     "Mechanism",
     "MixtureClip",
@@ -41,6 +43,7 @@ _HOMES = {
     "EncodeStats": "base",
     "FlatClip": "clips",
     "GaussianMixture": "gaussian_mixture",
+    "IntegerMechanism": "mechanism",
     "L2Clip": "clips",
     "Mechanism": "base",
     "MixtureClip": "clips",

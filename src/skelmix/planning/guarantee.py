@@ -31,6 +31,8 @@ def privacy_report(
 
     slack: the total variation that a Gaussian certificate may leave out per round; it is paid for in ε,
     and a good one is chosen when it is not given. ε is infinite when the bound says nothing about this noise.
+
+    Example: `privacy_report(mechanism, bound="tight", cohort=cohort, rounds=1, delta=1e-6).epsilon`.
     """
     whole(1, rounds=rounds)
     probability(delta=delta)

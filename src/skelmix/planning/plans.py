@@ -39,11 +39,11 @@ class Plan:
 
     Example:
 
-        >>> made = plan(
-        ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
-        ...     cohort=Cohort(10, 10, sampling="none"),
+        >>> import skelmix as sk
+        >>> plan = sk.plan(
+        ...     sk.PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp", cohort=sk.Cohort.everyone(10)
         ... )
-        >>> Plan.from_json(made.to_json()) == made
+        >>> Plan.from_json(plan.to_json()) == plan
         True
     """
 
@@ -275,6 +275,25 @@ class Plan:
             central_gaussian_mse=unit * central**2,
             central_gaussian_mse_rdp=unit * renyi**2,
         )
+
+    @classmethod
+    def for_model(cls, model: Any, target: PrivacyTarget, **options: Any) -> Plan:
+        """A plan whose dimension is the number of the model's trainable weights; options are those of `plan`.
+
+        model: has `parameters()`, each with `numel()` and `requires_grad`, as a PyTorch module does.
+
+        Example: `Plan.for_model(model, PrivacyTarget(3.0, 1e-5), cohort=Cohort(240, 60_000), rounds=1_000)`.
+        """
+        from skelmix.planning.planner import plan
+
+        parameters = getattr(model, "parameters", None)
+        if not callable(parameters):
+            raise InvalidInput(
+                f"model = {type(model).__name__}: has no parameters(); pass a PyTorch module, or call `plan` "
+                "with dimension="
+            )
+        weights = sum(int(value.numel()) for value in parameters() if value.requires_grad)
+        return plan(target, dimension=weights, **options)
 
     def to_json(self) -> str:
         """The plan as text; `Plan.from_json` reads it."""

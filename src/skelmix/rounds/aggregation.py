@@ -1,5 +1,5 @@
-"""One round of a cohort: encode, add up (ideally or through secure aggregation), decode, and what can be seen
-meanwhile."""
+"""One round of a cohort: encode, add up (in the clear or through secure aggregation), decode, and what can be
+seen meanwhile."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from skelmix.encoding.clipping import sum_of_squares
 from skelmix.errors import RoundFailed
 from skelmix.noise.entropy import Entropy
 from skelmix.rounds.context import round_context
+from skelmix.rounds.security import Secure
 
 if TYPE_CHECKING:
     from skelmix.mechanisms import EncodeStats, Mechanism, SiloSum
@@ -68,7 +69,7 @@ class Seconds:
             yield block
 
 
-class Mended:
+class SanitizedBlocks:
     """Blocks in which a row with NaN or infinity, or too long for the mechanism, is a row of zeros; `broken`
     counts them. What becomes of a row depends on that row alone."""
 
@@ -91,7 +92,7 @@ def noisy_sum(
     round: int,
     sampled: int,
     survivors: int,
-    secure: str,
+    secure: Secure,
     entropy: Entropy,
     seconds: Seconds,
     stats: EncodeStats | None = None,
@@ -101,8 +102,8 @@ def noisy_sum(
     blocks: the vectors of those survivors who contribute one; the others send zero, with their noise. Each
     survivor adds its share of noise for the fewest survivors that the plan allows, so that the sum holds at
     least the noise that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer survive.
-    `secure="protocol"` runs secure aggregation in memory; "ideal" adds modulo m directly, which is what the
-    protocol computes.
+    `secure="protocol"` runs secure aggregation in memory; "simulated" adds modulo m directly, which is
+    what the protocol computes.
     """
     shares = _noise_shares(plan, round, sampled, survivors)
     mechanism = plan.mechanism
@@ -136,7 +137,7 @@ def noisy_silo_sum(
     *,
     round: int,
     survivors: int,
-    secure: str,
+    secure: Secure,
     entropy: Entropy,
     seconds: Seconds,
     stats: EncodeStats | None = None,

@@ -74,6 +74,11 @@ class Ledger:
             self._lock_and_open(self._path)
 
     @property
+    def plan_digest(self) -> str:
+        """The digest of the plan whose rounds are counted."""
+        return str(self._header["plan"])
+
+    @property
     def remaining(self) -> int:
         """Rounds that may still be started."""
         return self.budget - self.charged

@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 
 from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, RoundFailed
-from skelmix.mechanisms.mechanism import IntegerMechanism
+from skelmix.mechanisms import IntegerMechanism
+from skelmix.mechanisms.blocks import as_blocks, counted_from
 from skelmix.planning import Plan, PrivacyReport
 from skelmix.rounds.context import round_context
-from skelmix.validation import real_vectors
+from skelmix.rounds.ledger import Ledger
+from skelmix.rounds.security import Secure, check_secure
+
+_BLOCK_NUMBERS = 1 << 22  # of vectors that are encoded at once
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class PrivateSum:
 
 
 class _Watched:
-    """Counts vectors as they pass and, when asked for diagnostics, adds up the true sum."""
+    """Blocks of vectors, counted as they pass; when asked for diagnostics, adds up the true sum."""
 
     def __init__(self, vectors: Iterable[Any], plan: Plan, diagnostics: bool) -> None:
         self._vectors, self._dimension = vectors, plan.mechanism.dimension
@@ -44,14 +48,13 @@ class _Watched:
         self.total = np.zeros(self._dimension) if diagnostics else None
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        for item in self._vectors:
-            block = real_vectors(item, self._dimension, name=f"vectors[{self.count}]")
-            self.count += len(block)
+        rows = max(1, _BLOCK_NUMBERS // self._dimension)
+        for start, block in as_blocks(self._vectors, rows, self._dimension):
+            self.count = start + len(block)
             if self.count > self._limit:
                 raise InvalidInput(
                     f"more than {self._limit} vectors: the plan is for a cohort of {self._limit}; make a "
-                    "plan for all of them. "
-                    "Nothing was released"
+                    "plan for all of them. Nothing was released"
                 )
             if self.total is not None:
                 self.total += block.sum(axis=0, dtype=np.float64)
@@ -59,70 +62,60 @@ class _Watched:
 
 
 def private_sum(
-    vectors: Iterable[Any], plan: Plan, secure: bool = True, *, round: int = 0, diagnostics: bool = False
+    vectors: Iterable[Any],
+    plan: Plan,
+    secure: Secure = "protocol",
+    *,
+    ledger: Ledger | None = None,
+    round: int | None = None,
+    diagnostics: bool = False,
 ) -> PrivateSum:
     """The sum of the participants' vectors, released once under the plan.
 
-    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, row
-    by row. secure: add through the real protocol of secure aggregation, in this process, which keeps some 20
-    kB of keys and shares a participant, whatever d; otherwise by the plain modular sum, whose memory does not
-    grow with the participants and which gives the same number. diagnostics: also return the
-    true error (for made-up data: it is computed from the private vectors, and no noise protects it).
+    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, block
+    by block. secure: "protocol" adds through real secure aggregation, in this process, which keeps some 20 kB
+    of keys and shares per participant, whatever d; "simulated" adds modulo m in the clear, which gives the
+    same number in memory that does not grow with the participants; "none" is for mechanisms that trust their
+    aggregator. diagnostics: also return the true error (for made-up data: it is computed from the private
+    vectors, and no noise protects it).
 
-    Each call spends one round of the plan. Fewer vectors than the plan's cohort count as dropouts: below
-    `min_survivors` the call raises `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or
-    infinity raise `InvalidInput` and release nothing. Such an error depends on the data: it is meant for the
-    caller, who owns all of them, and must not be passed on to others. Where participants and aggregator are
-    different parties (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
+    Each call spends one round of the plan. ledger: counts the rounds and enforces the budget: the round is
+    charged before a vector is read, stays charged if the call fails, and `BudgetExhausted` is raised when all
+    are used. Without one the caller counts. round: by default the ledger's next, or 0.
+
+    Fewer vectors than the plan's cohort count as dropouts: below `min_survivors` the call raises
+    `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or infinity raise `InvalidInput` and
+    release nothing. Such an error depends on the data: it is meant for the caller, who owns all of them, and
+    must not be passed on to others. Where participants and aggregator are different parties
+    (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
     Plans with a coin, or a cap below their rounds, raise `InvalidInput`.
 
     Example:
 
         >>> import skelmix as sk
         >>> plan = sk.plan(
-        ...     sk.PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
-        ...     cohort=sk.Cohort(10, 10, sampling="none"),
+        ...     sk.PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp", cohort=sk.Cohort.everyone(10)
         ... )
         >>> result = private_sum(np.full((10, 8), 0.1), plan)
         >>> result.estimate.shape, result.participants
         ((8,), 10)
     """
-    mechanism, cohort = plan.mechanism, plan.cohort.roster
+    check_secure(secure, plan.mechanism)
     _refuse_coin_and_cap(plan)
+    round = _charged(ledger, plan, round)
     watched = _Watched(vectors, plan, diagnostics)
-    shares = cohort.shares(cohort.expected)
+    total = _total(watched, plan, secure, round)
+    cohort = plan.cohort.roster
     threshold = cohort.min_survivors(cohort.expected)
-    if secure and not isinstance(mechanism, IntegerMechanism):
-        raise InvalidInput(
-            f"secure = True: {mechanism.name} is not distributed, its aggregator sees every vector; "
-            "pass secure=False (--no-secure) to use it as a reference"
-        )
-    if secure and isinstance(mechanism, IntegerMechanism):
-        from skelmix.secagg.in_memory import secure_sum
-
-        encoded = (
-            row for block in watched for row in _rows(mechanism.encode(block, round=round, shares=shares))
-        )
-        total = secure_sum(
-            encoded,
-            modulus=mechanism.modulus,
-            threshold=threshold,
-            participants=cohort.expected,
-            colluding=cohort.colluding,
-            round=round,
-            context=round_context(plan.digest(), round),
-        )
-    else:
-        total = mechanism.encode_sum(iter(watched), round=round, shares=shares)
     if watched.count < threshold:
         raise RoundFailed(
             f"{watched.count} of {cohort.expected} participants: at least {threshold} are needed for the "
             "promised noise; "
             "nothing was released. Raise the plan's dropout_tolerance or bring more participants"
         )
-    estimate = mechanism.decode(total, round=round)
+    estimate = plan.mechanism.decode(total, round=round)
     true_mse = None if watched.total is None else float(np.mean((estimate - watched.total) ** 2))
-    report = replace(_unsampled(plan.report), simulated=not secure)
+    report = replace(_unsampled(plan.report), simulated=secure != "protocol")
     return PrivateSum(estimate, watched.count, report, plan.predicted, true_mse)
 
 
@@ -142,6 +135,44 @@ def _refuse_coin_and_cap(plan: Plan) -> None:
         )
 
 
+def _charged(ledger: Ledger | None, plan: Plan, round: int | None) -> int:
+    """The number of the round, charged to the ledger where there is one."""
+    if ledger is None:
+        return 0 if round is None else round
+    if ledger.plan_digest != plan.digest() or ledger.budget > plan.rounds:
+        raise InvalidInput(
+            "the ledger was made for another plan or for more rounds than this one has: open "
+            "Ledger(path, plan_digest=plan.digest(), budget=plan.rounds)"
+        )
+    number = ledger.charged if round is None else round
+    ledger.charge(number)
+    return number
+
+
+def _total(watched: _Watched, plan: Plan, secure: Secure, round: int) -> NDArray[Any]:
+    """The sum modulo m, as the aggregator sees it."""
+    mechanism, cohort = plan.mechanism, plan.cohort.roster
+    shares = cohort.shares(cohort.expected)
+    if secure != "protocol" or not isinstance(mechanism, IntegerMechanism):
+        return mechanism.encode_sum(iter(watched), round=round, shares=shares)
+    from skelmix.secagg.in_memory import secure_sum
+
+    def messages() -> Iterator[NDArray[Any]]:
+        for block in watched:
+            with counted_from(watched.count - len(block)):
+                yield from mechanism.encode(block, round=round, shares=shares)
+
+    return secure_sum(
+        messages(),
+        modulus=mechanism.modulus,
+        threshold=cohort.min_survivors(cohort.expected),
+        participants=cohort.expected,
+        colluding=cohort.colluding,
+        round=round,
+        context=round_context(plan.digest(), round),
+    )
+
+
 def _unsampled(report: PrivacyReport) -> PrivacyReport:
     """What holds here: whoever calls knows whose vectors went in, so nothing is gained by sampling."""
     if report.sampling_probability == 1:
@@ -149,7 +180,3 @@ def _unsampled(report: PrivacyReport) -> PrivacyReport:
     return replace(
         report, epsilon=report.epsilon_aggregator, sampling="none", sampling_probability=1.0, modelled=""
     )
-
-
-def _rows(block: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    return iter(block[None, :] if block.ndim == 1 else block)

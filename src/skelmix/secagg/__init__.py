@@ -1,1 +1,43 @@
-"""Secure aggregation over Z_m."""
+"""Secure aggregation: a server learns the sum of many vectors modulo m, and nothing else about them.
+
+`secure_sum` runs the whole protocol in one process; `Client` and `Server` are its two sides, for engines
+that carry the messages themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skelmix.exports import lazily
+
+if TYPE_CHECKING:
+    from skelmix.secagg.client import Client
+    from skelmix.secagg.in_memory import ideal_sum, secure_sum
+    from skelmix.secagg.joined_rounds import JoinedRounds
+    from skelmix.secagg.keys import Identity
+    from skelmix.secagg.server import Server
+    from skelmix.secagg.settings import Phase, Settings
+
+__all__ = [
+    "Client",
+    "Identity",
+    "JoinedRounds",
+    "Phase",
+    "Server",
+    "Settings",
+    "ideal_sum",
+    "secure_sum",
+]
+
+_HOMES = {
+    "Client": "client",
+    "Identity": "keys",
+    "JoinedRounds": "joined_rounds",
+    "Phase": "settings",
+    "Server": "server",
+    "Settings": "settings",
+    "ideal_sum": "in_memory",
+    "secure_sum": "in_memory",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

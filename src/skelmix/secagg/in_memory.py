@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
 from skelmix.secagg import masking
@@ -97,7 +98,7 @@ def ideal_sum(vectors: Vectors, *, modulus: int, dropouts: Dropouts | None = Non
     bits = _bits(modulus)
     absent = _dropped_before(dropouts)["masked"]
     first, rows, _ = _rows(vectors, 0)
-    total = np.zeros(first.shape[0], masking.word_type(bits))
+    total = np.zeros(first.shape[0], wire_dtype(bits))
     for index, row in enumerate(rows):
         if index not in absent:
             total += masking.words(row, total.size, bits)

@@ -20,6 +20,8 @@ class JoinedRounds:
 
     Keep it as long as the channel key: store `to_bytes()` before an answer of phase "share" leaves the
     machine.
+
+    Example: `JoinedRounds.from_bytes(JoinedRounds().to_bytes())`.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class JoinedRounds:
         self._last[session] = round
 
     def to_bytes(self) -> bytes:
+        """The record as bytes; `from_bytes` reads them."""
         packed: bytes = msgpack.packb([1, sorted(self._last.items())], use_bin_type=True)
         return packed
 

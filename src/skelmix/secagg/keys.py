@@ -57,6 +57,7 @@ class KeyPair:
 
     @classmethod
     def generate(cls, entropy: Entropy | None = None) -> Self:
+        """A fresh key from the system's entropy."""
         return cls((entropy or system_entropy()).bytes(KEY_BYTES))
 
     def secret_bytes(self) -> bytes:
@@ -74,7 +75,10 @@ class KeyPair:
 
 
 class Identity:
-    """A long-lived Ed25519 signing key; the others know its public half, and not from the server."""
+    """A long-lived Ed25519 signing key; the others know its public half, and not from the server.
+
+    Example: `Identity.generate().public`, which the others must learn from elsewhere than the server.
+    """
 
     __slots__ = ("_private", "public")
 
@@ -84,6 +88,7 @@ class Identity:
 
     @classmethod
     def generate(cls, entropy: Entropy | None = None) -> Self:
+        """A fresh key from the system's entropy."""
         return cls((entropy or system_entropy()).bytes(KEY_BYTES))
 
     def secret_bytes(self) -> bytes:

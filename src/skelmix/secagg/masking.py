@@ -18,20 +18,14 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
-from skelmix.validation import bits as check_bits
 
 CHUNK_BYTES = 1 << 18
 _ZEROS = bytes(CHUNK_BYTES)
 _START = modes.CTR(bytes(16))
 
 Words = NDArray[np.unsignedinteger[Any]]
-
-
-def word_type(bits: int) -> np.dtype[Any]:
-    """The smallest unsigned type that holds a word of Z_{2^bits}: uint8, uint16 or uint32."""
-    check_bits(bits)
-    return np.dtype(np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32)
 
 
 def words(vector: Any, dimension: int, bits: int) -> Words:
@@ -45,7 +39,7 @@ def words(vector: Any, dimension: int, bits: int) -> Words:
         raise InvalidInput(f"vector has shape {array.shape}: must be ({dimension},)")
     if array.size and (int(array.min()) < 0 or int(array.max()) >> bits):
         raise InvalidInput(f"vector has values outside [0, 2**{bits}): reduce it modulo 2**{bits} first")
-    return array.astype(word_type(bits))
+    return array.astype(wire_dtype(bits))
 
 
 def reduce(vector: Words, bits: int) -> None:

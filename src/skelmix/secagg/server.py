@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from skelmix.encoding.wrapping import unpack
+from skelmix.encoding.wrapping import unpack, wire_dtype
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.noise.entropy import system_entropy
 from skelmix.secagg import masking, messages
@@ -87,7 +87,7 @@ class Server:
         self._survivors: set[int] = set()
         self._agreements: dict[int, bytes] = {}
         self._revealed: dict[int, messages.UnmaskShares] = {}
-        self._total = np.zeros(settings.dimension, masking.word_type(settings.bits))
+        self._total = np.zeros(settings.dimension, wire_dtype(settings.bits))
 
     @property
     def survivors(self) -> tuple[int, ...]:

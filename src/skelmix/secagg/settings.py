@@ -24,7 +24,10 @@ from skelmix.validation import whole
 
 
 class Phase(Enum):
-    """The phases of a round, the same on both sides. A client in phase X waits for the request of X."""
+    """The phases of a round, the same on both sides. A client in phase X waits for the request of X.
+
+    Example: `client.phase is Phase.MASKED`.
+    """
 
     ADVERTISE = "advertise"
     SHARE = "share"

@@ -18,6 +18,8 @@ class Answer:
     """The answer to one query: an estimate, or estimates by category, bin, probability or pair of cells.
 
     joint: the intervals hold together, all at once, as often as stated; otherwise each one by itself.
+
+    Example: `answers.answers[0].estimates`, an `Estimate` or a dictionary of them.
     """
 
     query: Query
@@ -52,7 +54,10 @@ def _rows(estimates: Estimates, label: str) -> Iterator[tuple[str, Estimate]]:
 
 @dataclass(frozen=True)
 class Answers:
-    """All answers of one release, with what the release cost."""
+    """All answers of one release, with what the release cost.
+
+    Example: `print(answers)`, a table that a person can read.
+    """
 
     epsilon: float
     delta: float

@@ -69,10 +69,12 @@ class Bounds:
 
     @property
     def middle(self) -> float:
+        """The middle of the bounds."""
         return self.low / 2 + self.high / 2
 
     @property
     def half_range(self) -> float:
+        """Half the distance between the bounds."""
         return self.high / 2 - self.low / 2
 
     @property
@@ -121,6 +123,7 @@ class Bins:
 
     @property
     def count(self) -> int:
+        """The number of bins."""
         return len(self.edges) - 1
 
     @property
@@ -163,6 +166,7 @@ class Categories:
 
     @property
     def size(self) -> int:
+        """Cells: the categories and "other"."""
         return len(self.labels)
 
     @property
@@ -176,7 +180,10 @@ Domain = Bounds | Bins | Categories
 
 @dataclass(frozen=True)
 class Axis:
-    """A column with the cells that its values are sorted into."""
+    """A column with the cells that its values are sorted into.
+
+    Example: `Axis("sex", Categories(("F", "M")))`.
+    """
 
     column: str
     domain: Bins | Categories

@@ -43,6 +43,8 @@ class Precision:
 
     standard_deviation: of the noise of each entry, with a bound on the rounding error's included.
     failure: the probability that the sum is not noisy in this way but wrong (a coordinate wrapped around).
+
+    Example: `Precision(standard_deviation=3.0)`.
     """
 
     standard_deviation: float
@@ -59,6 +61,8 @@ class Estimator:
 
     radius, rows: as for the parties' sums. level: how often an interval covers the truth. joint: all
     intervals of all answers hold together that often (Bonferroni), instead of each by itself.
+
+    Example: `Estimator(layout, Precision(3.0)).answers(total)`.
     """
 
     def __init__(

@@ -23,6 +23,8 @@ class ExpectedError:
     the error of the rank, as a fraction of the records; for tables, that of the least accurate cell.
     relative: to the number of records (counts), to records times the largest value (sums), to the range of
     the bounds (means) or half of it, squared (variances).
+
+    Example: `[error.relative for error in expected_errors(estimator, layout, records=10_000)]`.
     """
 
     query: Query
@@ -36,7 +38,10 @@ class ExpectedError:
 
 
 def expected_errors(estimator: Estimator, layout: Layout, records: int) -> tuple[ExpectedError, ...]:
-    """The expected error of each answer. records: the public number of records that the plan is for."""
+    """The expected error of each answer. records: the public number of records that the plan is for.
+
+    Example: `max(error.relative for error in expected_errors(estimator, layout, records=10_000))`.
+    """
     whole(1, records=records)
     return tuple(_expected(query, estimator, layout, records) for query in layout.question.queries)
 
@@ -77,6 +82,8 @@ def least_epsilon(
 
     deviation_of: the standard deviation of the decoded sum's noise at ε, in units of the clip norm; it falls
     as ε grows, and infinity says that no plan exists. Raises `PrivacyUnattainable` when `high` is too little.
+
+    Example: `least_epsilon(layout, 0.01, 10_000, lambda epsilon: 4 / epsilon)`, ε for errors of one per cent.
     """
     from skelmix.accounting.calibration import least_noise
 

@@ -18,7 +18,10 @@ _GRID = 129
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its standard error and interval."""
+    """A number with its standard error and interval.
+
+    Example: `Estimate(value=100.0, standard_error=2.0, low=96.1, high=103.9)`.
+    """
 
     value: float
     standard_error: float

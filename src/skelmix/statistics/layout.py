@@ -66,6 +66,7 @@ class Layout:
 
     @property
     def dimension(self) -> int:
+        """The length of the vector."""
         return sum(block.size for block in self.blocks)
 
     @cached_property

@@ -48,6 +48,8 @@ class PartySum:
     """A party's sum, int64 in fixed-point units, and what only the party itself may see.
 
     private_notes: lines of the file that could not be used, or why it counts as empty; never to be sent.
+
+    Example: `for note in party_sum(path, layout, radius).private_notes: print(note)`, at the party.
     """
 
     vector: NDArray[np.int64] = field(repr=False)
@@ -60,6 +62,8 @@ def party_sum(path: Path, layout: Layout, radius: int, owners: Owners | None = N
     radius: the L2 norm of the longest record (or owner), in fixed-point units. owners: None protects each
     record. The memory does not grow with the records, except for the list of owners. Only a missing library
     raises; a bad file gives the vector of an empty party, and `private_notes` say why.
+
+    Example: `party_sum(Path("ward.csv"), Layout(question), radius=1 << 34).vector`.
     """
     pa = arrow.pyarrow()
     rows = owners.rows if owners else 1

@@ -20,7 +20,7 @@ from skelmix.validation import positive, whole
 
 @dataclass(frozen=True)
 class Count:
-    """How many records there are. Example: `count`."""
+    """How many records there are; it costs one entry of the vector. Example: `count`."""
 
     def __str__(self) -> str:
         return "count"
@@ -137,6 +137,7 @@ class Quantiles:
 
     @property
     def axis(self) -> Axis:
+        """The column with its bins."""
         return Axis(self.column, self.bins)
 
 
@@ -164,6 +165,7 @@ class Top:
         return f"top({self.axis}; {self.k})"
 
 
+#: any one of the queries above
 Query = Count | Sum | Mean | Variance | Histogram | CrossTable | Quantiles | Top
 
 

@@ -40,6 +40,8 @@ def read_question(path: Path) -> Question:
     [[query]]
     kind = "crosstab"
     columns = ["diagnosis", "sex"]
+
+    Example: `read_question(Path("question.toml"))`.
     """
     try:
         raw = path.read_bytes()

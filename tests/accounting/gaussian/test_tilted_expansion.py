@@ -11,7 +11,7 @@ from skelmix.accounting.gaussian.contour import contour
 from skelmix.accounting.gaussian.expansion import Expansion, ratios
 from skelmix.accounting.gaussian.flat import flat_certificate
 from skelmix.accounting.gaussian.noise_table import noise_table
-from skelmix.accounting.gaussian.pld import central_noise_multiplier, largest_mu, pld_epsilon
+from skelmix.accounting.gaussian.pld import largest_mu, pld_epsilon
 from skelmix.accounting.gaussian.tilted import TiltedExpansion
 from skelmix.accounting.gaussian.tilted_sums import POWERS, tilted_sums
 from skelmix.noise.laws import DiscreteGaussianSum, Skellam
@@ -192,7 +192,7 @@ def test_without_eta_the_profile_is_above():
 )
 def test_small_dimensions_need_hardly_more_noise_than_the_central_gaussian(coordinates, radius, over):
     """240 of 60,000, 1000 rounds, ε = 3, δ = 1e-5, linf = 5·radius/√coordinates."""
-    central = central_noise_multiplier(3.0, 1e-5, 0.004, 1000)
+    central = 1 / largest_mu(3.0, 1e-5, 1000, 0.004)
     assert central == pytest.approx(0.6344, abs=2e-4)
     slack = 0.02 * 1e-5 / (math.exp(3) * 4)
     law = Skellam((central * (1 + over) * radius) ** 2 / 2)

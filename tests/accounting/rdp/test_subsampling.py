@@ -27,7 +27,8 @@ from skelmix.errors import InvalidInput
 def test_poisson_sampled_gaussian_equals_dp_accounting(multiplier, q):
     accountant = RdpAccountant(orders=DEFAULT_ORDERS)
     accountant.compose(dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(multiplier)), 100)
-    curve = poisson(closed_form.gaussian(multiplier**2, 1.0), q, swap_symmetric=True) * 100
+    gaussian = closed_form.gaussian(multiplier**2, 1.0)
+    curve = RdpCurve(gaussian.orders, tuple(poisson_forward(gaussian, q).tolist())) * 100
     epsilon, order = conversion.epsilon(curve, 1e-5)
     theirs, their_order = accountant.get_epsilon_and_optimal_order(1e-5)
     assert epsilon == pytest.approx(theirs, abs=1e-6)

@@ -13,7 +13,6 @@ from skelmix.accounting.gaussian.certificate import (
 )
 from skelmix.accounting.gaussian.flat import flat_certificate
 from skelmix.accounting.gaussian.pld import (
-    central_noise_multiplier,
     composed_delta,
     composed_epsilon,
     gaussian_pld_epsilon,
@@ -24,7 +23,6 @@ from skelmix.accounting.gaussian.pld import (
 
 __all__ = [
     "GaussianCertificate",
-    "central_noise_multiplier",
     "composed_delta",
     "composed_epsilon",
     "flat_certificate",

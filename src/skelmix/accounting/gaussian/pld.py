@@ -332,10 +332,3 @@ def _root(excess: Callable[[float], float], x: float, slope: float, within: floa
         if high - low < 1e-9:  # steps of the accountant itself are wider than `within`
             return low, slope
     return low, slope
-
-
-def central_noise_multiplier(epsilon: float, delta: float, sampling_probability: float, rounds: int) -> float:
-    """The least noise multiplier of the central Gaussian for the target, by privacy-loss distributions, on
-    the private side.
-    """
-    return 1 / largest_mu(epsilon, delta, rounds, sampling_probability)

@@ -33,8 +33,7 @@ def tilted_sums(  # pragma: no cover
     """For each u in lines, under mass·r^u/exp(x0²A(u)) with Z = (L - x0²χ²(u - 1/2))/(x0·χ): E[W^j Z^n]/n!
     for j < J, n < N; (E|W|^j for j <= J, the last with max(1, (1 ± W)^(u-J)); E[|W|^j Z^N]/N!;
     E[|W|^j e^(y|Z|)]), j < J; and the outermost summands over their sums."""
-    powers = POWERS
-    tilts, levels = len(lines), len(mass)
+    powers, tilts, levels = POWERS, len(lines), len(mass)
     sums = np.zeros((tilts, powers, count))
     weights, highest = np.zeros((tilts, powers + 1)), np.zeros((tilts, powers))
     wide, outer = np.zeros((tilts, powers)), np.zeros(tilts)

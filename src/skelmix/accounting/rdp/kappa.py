@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from skelmix.accounting.rdp.curve import DEFAULT_ORDERS, RdpCurve, checked_orders
-from skelmix.accounting.rdp.moments import bound_on_interval, cell_bound, log_moment, moment_window
+from skelmix.accounting.rdp.moments import (
+    bound_on_interval,
+    cell_bound,
+    closed_reverse,
+    log_moment,
+    moment_window,
+    reverse_cells,
+)
 from skelmix.accounting.rdp.profile import Kind, integer_bounds, kind_of, log_masses
 from skelmix.errors import PrivacyUnattainable
 from skelmix.noise.laws import Law
@@ -82,7 +89,7 @@ def _cached(kind: Kind, reach: float, orders: tuple[int, ...]) -> tuple[Floats, 
     upper, lower = _forward(kind, near, far, until, reach, np.asarray(orders), upper, lower)
     for i, order in enumerate(orders):
         rate = near if order * math.ceil(reach) <= until else far
-        rest = _closed_reverse(1, order, rate)
+        rest = closed_reverse(1, order, rate)
         if kind.v > _FAR or rest <= max(upper[i], lower[i] * (1 + TIGHTNESS)):
             upper[i] = max(upper[i], rest)
         else:
@@ -95,8 +102,8 @@ def _reverse(
 ) -> tuple[float, float]:
     length = _length(kind, order)
     while True:
-        masses, wiggle = log_masses(kind, length)
-        high, low = _reverse_cells(order, reach, upper, lower, rate, masses, wiggle, TIGHTNESS)
+        masses, concavity_gap = log_masses(kind, length)
+        high, low = reverse_cells(order, reach, upper, lower, rate, masses, concavity_gap, TIGHTNESS)
         if high < np.inf or length >= _LONGEST:
             return high, low
         length *= 2
@@ -202,8 +209,8 @@ def _unit_moments(kind: Kind, most: int) -> Floats:
 def _unit_moments_at(kind: Kind, powers: NDArray[np.int64]) -> Floats:
     length = _length(kind, int(powers[-1]))
     while True:
-        masses, wiggle = log_masses(kind, length)
-        logs = np.array([log_moment(int(l), 1, 0.0, False, masses, wiggle) for l in powers])
+        masses, concavity_gap = log_masses(kind, length)
+        logs = np.array([log_moment(int(l), 1, 0.0, False, masses, concavity_gap) for l in powers])
         if np.isfinite(logs).all() or length >= _LONGEST:
             return logs
         length *= 2
@@ -328,43 +335,10 @@ def _summed(kind: Kind, order: int, s: int, last: float, goal: float) -> tuple[f
     """`cell_bound`, forward, with as many masses as it takes."""
     length = _length(kind, order)
     while True:
-        masses, wiggle = log_masses(kind, length)
-        here = moment_window(order, s, 0.0, False, masses, wiggle)
-        following = moment_window(order, s + 1, 0.0, False, masses, wiggle)
-        high, low = cell_bound(order, s, last, here, following, goal, False, masses, wiggle)
+        masses, concavity_gap = log_masses(kind, length)
+        here = moment_window(order, s, 0.0, False, masses, concavity_gap)
+        following = moment_window(order, s + 1, 0.0, False, masses, concavity_gap)
+        high, low = cell_bound(order, s, last, here, following, goal, False, masses, concavity_gap)
         if high < np.inf or length >= _LONGEST:
             return high, low
         length *= 2
-
-
-@njit(cache=True, nogil=True)
-def _closed_reverse(s: int, order: int, rate: float) -> float:
-    """A bound on D_α(P0‖P_x)/x² for all x >= s, from D_t(P_1‖P0) <= rate·t at integers t; falls with s.
-
-    The smaller of the chord between integers, which costs p(1-p)/x² <= 1/(4s(s+1)) of α·rate, and of weighted
-    means, (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, which cost p(1-p)/(αx²), and 1/(4α(α-1)x²) for orders
-    that are not integers.
-    """
-    return order * rate * (1 + min(0.25 / (s * (s + 1.0)), 0.25 * (1 + 1 / (order - 1.0)) / (order * s**2)))
-
-
-@njit(cache=True, nogil=True)
-def _reverse_cells(
-    order: int, reach: float, upper: float, lower: float, rate: float, L: Floats, wiggle: Floats, tight: float
-) -> tuple[float, float]:
-    """(upper, lower) over (0, reach], reverse direction, cell by cell until the closed form is enough."""
-    s = 1
-    here = moment_window(order, 1, 0.0, False, L, wiggle)
-    while s < reach:
-        goal = max(upper, lower * (1 + tight))
-        rest = _closed_reverse(s, order, rate)
-        if rest <= goal:
-            return max(upper, rest), lower
-        following = moment_window(order, s + 1, 0.0, False, L, wiggle)
-        high, low = cell_bound(order, s, min(reach, s + 1.0), here, following, goal, True, L, wiggle)
-        upper, lower = max(upper, high), max(lower, low)
-        if not upper < np.inf:
-            return upper, lower
-        s += 1
-        here = following
-    return upper, lower

@@ -8,7 +8,7 @@ Error budget. L is good to 1e-14·(1 + |L|), tested against ball arithmetic. Ter
 exponents below 1e4, so their relative error is below 1e-10, and so is that of the sums of W^c - 1 - c(W-1)
 (`_excess`), which replace ln Ξ where it is small; terms are non-negative and fewer than 1e7. `INFLATION`,
 1e-9, covers it, with 1e-12 added where Ξ - 1 is not summed by itself. Tails that are not summed are below a
-geometric series, because the ratio of neighbouring terms falls monotonically up to `wiggle`, see
+geometric series, because the ratio of neighbouring terms falls monotonically up to `concavity_gap`, see
 `log_masses`.
 """
 
@@ -50,34 +50,34 @@ def _g(j: int, L: Floats) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _up(k: int, c: float, s: int, L: Floats, wiggle: Floats) -> float:
+def _up(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
     """A bound on the logarithm of term(k+1)/term(k), outwards; falls with k from k = s+1 (c > 0) or 0 (c < 0)
     on.
 
     For c < 0 the index k stands for the outcome -k.
     """
     if c > 0:
-        return -_g(k + 1, L) + c * (_g(k + 1, L) - _g(k - s, L)) + (2 * c + 1) * wiggle[max(k - s, 0)]
-    return -_g(k + 1, L) - c * (_g(k + s + 2, L) - _g(k + 1, L)) + (1 - 2 * c) * wiggle[k]
+        return -_g(k + 1, L) + c * (_g(k + 1, L) - _g(k - s, L)) + (2 * c + 1) * concavity_gap[max(k - s, 0)]
+    return -_g(k + 1, L) - c * (_g(k + s + 2, L) - _g(k + 1, L)) + (1 - 2 * c) * concavity_gap[k]
 
 
 @njit(cache=True, nogil=True)
-def _down(k: int, c: float, s: int, L: Floats, wiggle: Floats) -> float:
+def _down(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
     """A bound on the logarithm of term(k-1)/term(k), inwards; falls with k."""
     if c > 0:
-        return _g(k, L) - c * (_g(k, L) - _g(k - s, L)) + (2 * c + 1) * wiggle[0]
-    return _g(k, L) + c * (_g(k + s, L) - _g(k, L)) + (1 - 2 * c) * wiggle[0]
+        return _g(k, L) - c * (_g(k, L) - _g(k - s, L)) + (2 * c + 1) * concavity_gap[0]
+    return _g(k, L) + c * (_g(k + s, L) - _g(k, L)) + (1 - 2 * c) * concavity_gap[0]
 
 
 @njit(cache=True, nogil=True)
-def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: Floats) -> float:
+def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, concavity_gap: Floats) -> float:
     """Upper bound on ln E_P0[(P_x/P0)^c], c = order or 1 - order (reverse); infinity if L is too short."""
-    return moment_window(order, s, p, reverse, L, wiggle)[0]
+    return moment_window(order, s, p, reverse, L, concavity_gap)[0]
 
 
 @njit(cache=True, nogil=True)
 def moment_window(
-    order: int, s: int, p: float, reverse: bool, L: Floats, wiggle: Floats
+    order: int, s: int, p: float, reverse: bool, L: Floats, concavity_gap: Floats
 ) -> tuple[float, int, int]:
     """(`log_moment`, low, high): the terms outside low..high add up to less than 1e-15 of the sum.
 
@@ -101,12 +101,12 @@ def moment_window(
     k = low
     while True:  # outwards
         exponent = L[k] + c * _log_ratio(sign * k, s, p, L)
-        if exponent > top:  # laws that wiggle may have several peaks
+        if exponent > top:  # laws that are not log-concave may have several peaks
             total, top = total * math.exp(top - exponent), exponent
         term = math.exp(exponent - top)
         total += term
         if term < _CUT * total:
-            ratio = _up(k, c, s, L, wiggle)
+            ratio = _up(k, c, s, L, concavity_gap)
             if ratio < -1e-9 and term / -math.expm1(ratio) < 3e-16 * total:
                 total += term / -math.expm1(ratio)
                 break
@@ -127,7 +127,7 @@ def moment_window(
         total += term
         if term < _CUT * total:
             if k > first:
-                ratio = _down(k, c, s, L, wiggle)
+                ratio = _down(k, c, s, L, concavity_gap)
                 small = ratio < -1e-9 and term / -math.expm1(ratio) < 3e-16 * total
                 if small and edge - top < math.log(3e-16 * total):
                     total += term / -math.expm1(ratio) + math.exp(edge - top)
@@ -140,12 +140,12 @@ def moment_window(
         k -= 1
     result = math.log(total) + top
     if result < _SMALL:
-        return math.log1p(_excess(c, s, p, sign, L, wiggle, end) * (1 + INFLATION)), k, high
+        return math.log1p(_excess(c, s, p, sign, L, concavity_gap, end) * (1 + INFLATION)), k, high
     return result * (1 + INFLATION), k, high
 
 
 @njit(cache=True, nogil=True)
-def _excess(c: float, s: int, p: float, sign: int, L: Floats, wiggle: Floats, end: int) -> float:
+def _excess(c: float, s: int, p: float, sign: int, L: Floats, concavity_gap: Floats, end: int) -> float:
     """E_P0[W^c - 1 - c(W - 1)] = E_P0[W^c] - 1, a sum of non-negative terms, where it is small."""
     total = 0.0
     for direction in (1, -1):
@@ -158,7 +158,7 @@ def _excess(c: float, s: int, p: float, sign: int, L: Floats, wiggle: Floats, en
             total += mass * max(0.0, math.expm1(c * log_w) - c * math.expm1(log_w))
             if L[k] < -75.0 and k > s + 2:
                 if direction == 1:  # terms below P0·W^c; and for c < 0, log_w < 0 here
-                    ratio, weight = _up(k, c, s, L, wiggle), math.exp(L[k] + c * log_w)
+                    ratio, weight = _up(k, c, s, L, concavity_gap), math.exp(L[k] + c * log_w)
                 elif c > 0:  # W <= 1: below P0·(c - 1)
                     ratio, weight = -_g(k + 1, L), mass * c
                 else:  # W >= 1: below -c·P0·W = -c·P_x
@@ -259,7 +259,7 @@ def cell_bound(
     goal: float,
     reverse: bool,
     L: Floats,
-    wiggle: Floats,
+    concavity_gap: Floats,
 ) -> tuple[float, float]:
     """(upper, lower) bounds on sup D(x)/x² over [s, last], 1 <= s < last <= s+1.
 
@@ -269,7 +269,7 @@ def cell_bound(
     at_s = here[0] / (order - 1)
     at_last = following[0] / (order - 1)
     if last < s + 1:
-        at_last = log_moment(order, s, last - s, reverse, L, wiggle) / (order - 1)
+        at_last = log_moment(order, s, last - s, reverse, L, concavity_gap) / (order - 1)
     lower = max(at_s / s**2, at_last / last**2)
     found = bound_on_interval(at_s, at_last, s, last, order, reverse)
     if found <= goal or not found < np.inf:
@@ -291,9 +291,49 @@ def cell_bound(
         if moment < np.inf:
             at_x = (moment * (1 + INFLATION) + 1e-12) / (order - 1)
         else:  # the powers overflowed
-            at_x = log_moment(order, s, x - s, reverse, L, wiggle) / (order - 1)
+            at_x = log_moment(order, s, x - s, reverse, L, concavity_gap) / (order - 1)
         used += 1
         lower = max(lower, at_x / x**2)
         stack.append((a, x, at_a, at_x))
         stack.append((x, b, at_x, at_b))
+    return upper, lower
+
+
+@njit(cache=True, nogil=True)
+def closed_reverse(s: int, order: int, rate: float) -> float:
+    """A bound on D_α(P0‖P_x)/x² for all x >= s, from D_t(P_1‖P0) <= rate·t at integers t; falls with s.
+
+    The smaller of the chord between integers, which costs p(1-p)/x² <= 1/(4s(s+1)) of α·rate, and of weighted
+    means, (1-p)r_s + p·r_{s+1} >= r_s^(1-p) r_{s+1}^p, which cost p(1-p)/(αx²), and 1/(4α(α-1)x²) for orders
+    that are not integers.
+    """
+    return order * rate * (1 + min(0.25 / (s * (s + 1.0)), 0.25 * (1 + 1 / (order - 1.0)) / (order * s**2)))
+
+
+@njit(cache=True, nogil=True)
+def reverse_cells(
+    order: int,
+    reach: float,
+    upper: float,
+    lower: float,
+    rate: float,
+    L: Floats,
+    concavity_gap: Floats,
+    tight: float,
+) -> tuple[float, float]:
+    """(upper, lower) over (0, reach], reverse direction, cell by cell until the closed form is enough."""
+    s = 1
+    here = moment_window(order, 1, 0.0, False, L, concavity_gap)
+    while s < reach:
+        goal = max(upper, lower * (1 + tight))
+        rest = closed_reverse(s, order, rate)
+        if rest <= goal:
+            return max(upper, rest), lower
+        following = moment_window(order, s + 1, 0.0, False, L, concavity_gap)
+        high, low = cell_bound(order, s, min(reach, s + 1.0), here, following, goal, True, L, concavity_gap)
+        upper, lower = max(upper, high), max(lower, low)
+        if not upper < np.inf:
+            return upper, lower
+        s += 1
+        here = following
     return upper, lower

@@ -65,25 +65,25 @@ def integer_bounds(kind: Kind, order: int) -> Floats:
 
 @functools.lru_cache(maxsize=16)
 def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
-    """(L, wiggle): L[k] = ln P0(k) for k = 0..length-1 at least, and how far the law's steps are from
+    """(L, concavity_gap): L[k] = ln P0(k) for k = 0..length-1 at least, and how far the law's steps are from
     concave.
 
-    wiggle[k] is at least twice the distance of g(j) = L[j-1] - L[j], over all j >= k, from a rising, odd
-    function of j - 1/2 that is concave on j >= 1; it does not rise with k. The table always covers 13
-    deviations, so that what is beyond it does not touch the normalisation.
+    concavity_gap[k] is at least twice the distance of g(j) = L[j-1] - L[j], over all j >= k, from a
+    rising, odd function of j - 1/2 that is concave on j >= 1; it does not rise with k. The table always
+    covers 13 deviations, so that what is beyond it does not touch the normalisation.
     """
     length = max(length, math.ceil(13 * math.sqrt(kind.v)) + 64)
     if kind.copies == 0:
-        return _skellam(kind.v, length), _skellam_wiggle(kind.v, length)
+        return _skellam(kind.v, length), _skellam_concavity_gap(kind.v, length)
     if kind.copies == 1 or convolution_gap(kind.v / kind.copies, kind.copies) < 1e-13:
         k = np.arange(length, dtype=np.longdouble)
         return _normalised(-k * k / (2 * np.longdouble(kind.v))), np.full(length, 1e-12)
     length = max(length, kind.copies // 2 + 2)  # half a period: then the steps seen are all there are
-    masses, wiggle = _gaussian_sum(kind.v, kind.copies, length)
-    return masses, np.full(length, wiggle)
+    masses, concavity_gap = _gaussian_sum(kind.v, kind.copies, length)
+    return masses, np.full(length, concavity_gap)
 
 
-def _skellam_wiggle(v: float, length: int) -> Floats:
+def _skellam_concavity_gap(v: float, length: int) -> Floats:
     """asinh(a) <= g(j) <= asinh(a) + ln(1 + j/(h² + (j-1/2)h)) with a = (j-1/2)/v, h = √((j-1/2)² + v²), for
     j >= 1.
 

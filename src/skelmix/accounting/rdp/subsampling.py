@@ -18,17 +18,12 @@ from skelmix.validation import cohort_within
 Floats = NDArray[np.float64]
 
 
-def poisson(curve: RdpCurve, q: float, *, swap_symmetric: bool = False) -> RdpCurve:
+def poisson(curve: RdpCurve, q: float) -> RdpCurve:
     """Each participant takes part independently with probability q in [0, 1].
 
     Order α of the result needs every order 2..α of the curve; an α for which one is absent is left out. The
     value is the larger of the two directions: E_Q[(1-q+qr)^α], r = P/Q, expanded by the binomial theorem (Bao
     et al. 2022, Lemma 2), and `poisson_reverse`. q = 0 costs nothing, q = 1 returns the curve as it is.
-
-    swap_symmetric: set it only when each pair P, Q is exchanged by a bijection of the outcomes, or is a
-    mixture in P of such pairs with the same Q: noise with an even law, added to vectors that are not rounded
-    at random or to integers. The first direction is then the larger one (Mironov, Talwar, Zhang 2019, Theorem
-    5) and stands alone.
     """
     _probability(q)
     if q == 1 or not curve.orders:
@@ -36,9 +31,7 @@ def poisson(curve: RdpCurve, q: float, *, swap_symmetric: bool = False) -> RdpCu
     usable = _leading(curve)
     if q == 0:
         return RdpCurve(usable.orders, (0.0,) * len(usable.orders))
-    values = poisson_forward(usable, q)
-    if not swap_symmetric:
-        values = np.maximum(values, poisson_reverse(usable, q))
+    values = np.maximum(poisson_forward(usable, q), poisson_reverse(usable, q))
     return RdpCurve.where_finite(usable.orders, values.tolist())
 
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from skelmix.encoding.wrapping import wire_dtype
 from skelmix.noise.entropy import system_entropy
 from skelmix.secagg import masking
 from skelmix.secagg.client import Client
@@ -81,7 +82,7 @@ def _round(n: int, dimension: int, bits: int, absent: int) -> dict[str, Any]:
 def _masking(count: int, dimension: int, bits: int) -> dict[str, float]:
     """Seconds to mask with `count` masks, and to make their keystreams and throw them away; in turns."""
     keys = [system_entropy().bytes(32) for _ in range(count)]
-    vector = np.zeros(dimension, masking.word_type(bits))
+    vector = np.zeros(dimension, wire_dtype(bits))
     zeros, buffer = bytes(vector.nbytes), bytearray(vector.nbytes)
 
     def keystream() -> None:
