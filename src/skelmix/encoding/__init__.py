@@ -1,1 +1,1 @@
-"""Real vector <-> integers modulo m: one file a step, each step beside its inverse, in data order."""
+"""Real vector <-> integers modulo m: one file per step, each step beside its inverse, in data order."""

@@ -49,8 +49,9 @@ def clip_l2(x: NDArray[Any], bound: float) -> tuple[NDArray[np.bool_], NDArray[n
 
 
 def clip_linf(x: NDArray[Any], bound: float) -> int:
-    """Clamp every coordinate of x, in place, to [-b, b], b the largest float of x's dtype <= bound; returns
-    how many changed.
+    """Clamp every coordinate of x, in place, to [-bound, bound]; returns how many changed.
+
+    The limit is the largest float of x's dtype that is <= bound.
 
     NaN stays NaN; infinity is clamped. It never raises a norm, so it keeps an L2 bound that already holds.
     """
@@ -59,16 +60,16 @@ def clip_linf(x: NDArray[Any], bound: float) -> int:
 
 
 def clip_mixture(x: NDArray[Any], c: float, linf: int) -> tuple[NDArray[np.bool_], int]:
-    """Bao et al. 2022, Algorithm 5: afterwards Σ_j (x² + p - p²) <= c and ⌈|x_j|⌉ <= linf hold exactly for
-    each row.
+    """Clip for the mixture mechanisms (Bao et al. 2022, Algorithm 5), in place.
+
+    Afterwards Σ_j (x² + p - p²) <= c and ⌈|x_j|⌉ <= linf hold exactly for each row.
 
     With |x| = k + p (k whole, 0 <= p < 1) the clipped quantity is v = x² + p - p² = k² + (2k+1)·p, Eq. (4):
     the straight line between k² and (k+1)². (The printed line 3 has a plus before p²; Eq. (4) has the
     minus.) If the v of a row add up to more than c they are scaled to c and mapped back: k' = ⌊√v⌋,
     p' = (v - k'²)/(2k'+1). Then coordinates are clamped to the integer `linf` >= 1, as Theorem 5 asks for
-    the ceiling. Works in place on a C-contiguous (n, d) float array; returns which
-    rows changed and how many coordinates were clamped. A row
-    inside both bounds keeps every bit; signs survive; NaN or infinity raises.
+    the ceiling. Works on a C-contiguous (n, d) float array; returns which rows changed and how many
+    coordinates were clamped. A row inside both bounds keeps every bit; signs survive; NaN or infinity raises.
     """
     _check(x, c)
     whole(1, linf=linf)
@@ -93,7 +94,7 @@ def _check(x: NDArray[Any], bound: float) -> None:
 
 
 class BadRow(InvalidInput):
-    """A row that cannot be clipped; `row` counts from the first."""
+    """A row that cannot be clipped; `row` is its number, from 0."""
 
     def __init__(self, row: int) -> None:
         super().__init__(
@@ -104,7 +105,7 @@ class BadRow(InvalidInput):
 
 
 def refuse_row(row: int) -> None:
-    """Raise `BadRow` unless row is negative: none."""
+    """Raise `BadRow` if there is a bad row: if row is not negative."""
     if row >= 0:
         raise BadRow(row)
 
@@ -121,8 +122,7 @@ def product_error(dtype: np.dtype[Any]) -> float:
 
 @njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
 def sum_of_squares(line: Any) -> float:
-    """Σ x² in float64, upper bound on the exact value (see the top of this file); infinite or NaN if it
-    overflows."""
+    """An upper bound on Σ x², in float64 (see the top of this file); infinite or NaN if it overflows."""
     total = 0.0
     for j in range(line.size):
         value = np.float64(line[j])
@@ -145,7 +145,7 @@ def _shrink_if_overflowing(line: Any) -> bool:
 
 @njit(nogil=True, cache=True)
 def clip_l2_rows(x: Any, bound: float, error: float, changed: Any, norms: Any) -> int:
-    """Returns the first row that is not finite, or -1."""
+    """Clip all rows; returns the first row that is not finite, or -1."""
     d = x.shape[1]
     limit = bound * bound * (1.0 - 2.0 * _TWO_U)
     margin = 1.0 - error - 2.0 * (d + 32) * _TWO_U
@@ -196,8 +196,7 @@ def _plus(total: float, term: float) -> float:
 
 @njit(nogil=True, cache=True)
 def mixture_norm(line: Any) -> float:
-    """Σ (k² + (2k+1)p) in float64, upper bound on the exact value: each term has a relative error of at
-    most 4u."""
+    """An upper bound on Σ (k² + (2k+1)p), in float64: each term has a relative error of at most 4u."""
     total = 0.0
     for j in range(line.size):
         size = abs(np.float64(line[j]))
@@ -239,9 +238,11 @@ def _clip_mixture(x: Any, c: float, linf: Any, shade: float, changed: Any) -> tu
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _shrink(line: Any, factor: Any, shade: Any) -> None:
-    """Each value becomes the y with v(y) = factor·v(|value|), times `shade` so that its rounding does not
-    go up, with the sign of the value: in the precision of the row, since the next check decides. Without
-    branches, so that it vectorises."""
+    """Map each value to the y with v(y) = factor·v(|value|), keeping its sign.
+
+    `shade` makes sure that rounding does not go up. It works in the precision of the row, since the next
+    check decides, and without branches, so that it vectorises.
+    """
     one = line.dtype.type(1)
     for j in range(line.size):
         size = abs(line[j])

@@ -1,5 +1,6 @@
-"""Conditional rounding of the baselines (Kairouz, Liu and Steinke 2021, Proposition 22): round again until
-the norm is small.
+"""Conditional rounding of the baselines: round again until the norm is small.
+
+Kairouz, Liu and Steinke 2021, Proposition 22.
 
 Stochastic rounding can lengthen a vector. The baselines' bounds need the length of the *rounded* vector, so
 they reject outcomes longer than c̃; that costs a little bias, which the mixtures do not have.
@@ -24,8 +25,7 @@ RETRIES = 200  # each try succeeds with probability at least 1 - β: all fail wi
 
 
 def largest_rounded_square(norm: float, dimension: int, beta: float = BETA) -> int:
-    """⌊c̃²⌋: the largest squared L2 norm of a rounded vector that is let through, an integer as all such
-    norms are.
+    """The largest squared L2 norm of a rounded vector that is accepted: the integer ⌊c̃²⌋.
 
     c̃² = min{(c + √d)², c² + d/4 + √(2 ln(1/β))·(c + √d/2)} for vectors of norm at most c > 0 in d
     dimensions; a rounding of any such vector passes with probability at least 1 - β.
@@ -47,8 +47,7 @@ def round_conditionally(
     entropy: Entropy | None = None,
     retries: int = RETRIES,
 ) -> NDArray[np.int32]:
-    """Round each row of x (n, d) stochastically, again and again until its squared norm is at most
-    `largest_square`.
+    """Round each row of x (n, d) stochastically until its squared norm is at most `largest_square`.
 
     Rows are independent; the integers go into `out`, if given. Raises `InvalidInput` when a row fails
     `retries` times, which for rows within the norm that `largest_square` was computed for does not happen.

@@ -87,7 +87,7 @@ class FixedPoint:
             )
         whole(self.dimension, length=self.length)
         if not self.rotate and not self.dimension == self.length == self.kept:
-            raise InvalidInput("without a rotation nothing is padded and nothing is dropped: rotate")
+            raise InvalidInput("without a rotation no coordinate can be padded or dropped: pass rotate=True")
 
     @property
     def rotates_records(self) -> bool:
@@ -101,7 +101,7 @@ class FixedPoint:
 
     @property
     def _root(self) -> float:
-        """√D, by which the unnormalised rotation lengthens a vector."""
+        """The factor √D by which the unnormalised rotation lengthens a vector."""
         return math.sqrt(self.length) if self.rotate else 1.0
 
     @property
@@ -113,8 +113,11 @@ class FixedPoint:
 
     @cached_property
     def _format(self) -> tuple[int, np.dtype[Any]]:
-        """32 bits where they leave enough fraction bits, since they take half the time. No coordinate of a
-        rotated record exceeds its norm, so nothing wraps around before the clip."""
+        """The integer type of a record's coordinates: int32 where it leaves enough fraction bits, else int64.
+
+        32 bits take half the time. No coordinate of a rotated record exceeds its norm, so nothing wraps
+        around before the clip.
+        """
         largest = self._reach if self.rotates_records or not self.rotate else self._reach / self._root
         narrow = min(_MOST_FRACTION_BITS, 30 - math.ceil(math.log2(largest)))
         if narrow >= 8 + 0.5 * math.log2(self.length):  # rounding to units adds up over the rotation
@@ -123,7 +126,7 @@ class FixedPoint:
 
     @property
     def fraction_bits(self) -> int:
-        """f: a unit of the sum is 2^-f; f + bits <= 64."""
+        """The number of fraction bits f: a unit of the sum is 2^-f, and f + bits <= 64."""
         return self._format[0]
 
     @property

@@ -1,5 +1,7 @@
-"""A participant's whole side in one pass (Bao et al. 2022, Algorithm 4): rotate, scale, choose coordinates,
-clip, round, add noise, wrap, row by row, so that a row stays in the cache from the first step to the last.
+"""A participant's whole side in one pass over each vector (Bao et al. 2022, Algorithm 4).
+
+Rotate, scale, choose coordinates, clip, round, add noise, wrap: row by row, so that a row stays in the cache
+from the first step to the last.
 
 It is made of the kernels of `rotation`, `subset`, `clipping`, `rounding` and of the noise table: step by step
 they give the same integers from the same random words.
@@ -46,8 +48,9 @@ def encode_rows(
     bits: int,
     entropy: Entropy,
 ) -> None:
-    """out = (scale·H·D·rows, clipped to norm `l2` and then to `linf` per coordinate, rounded, plus noise) mod
-    2^bits.
+    """Encode each row: out = (clipped and rounded scale·H·D·row, plus noise) mod 2^bits.
+
+    The clip is to norm `l2` and then to `linf` per coordinate.
 
     rows is a C-contiguous (n, d) array of float32 or float64, `out` C-contiguous and unsigned, (n, padded d),
     or (n, keep): then only the round's subset of coordinates is clipped and sent. linf may be infinite. Meant
@@ -104,8 +107,10 @@ def _encode_lines(
     raw: Any, floats: Any, words: Any, draws: Any, values: Any, sentinel: Any, noise: Any, mask: Any,
     out: Any, ties: Any, open_: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """All rows. Returns the one that is not finite (-1: none), the number of ties, and the number of places
-    whose noise is open and left out as yet.
+    """Encode all rows; what is left open is returned for the caller to settle.
+
+    Returns the row that is not finite (-1: none), the number of ties, and the number of places whose noise is
+    still open and not yet added.
     """
     width = x.shape[1]
     changed, squares = np.zeros(1, np.bool_), np.zeros(1)

@@ -81,8 +81,10 @@ def _butterfly8(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, 
 
 @njit(nogil=True, cache=True)
 def _stages(x: Any, step: int) -> None:
-    """All stages of x (1-D, `step` times a power of two long) whose butterflies span `step` or more, three at
-    a time."""
+    """All stages of x whose butterflies span `step` or more, three at a time.
+
+    x is one-dimensional, `step` times a power of two long.
+    """
     n = x.size
     kind = x.dtype.type
     while step * 8 <= n:
@@ -104,8 +106,11 @@ def _stages(x: Any, step: int) -> None:
 
 @njit(nogil=True, cache=True)
 def layout(length: int) -> tuple[int, int, int]:
-    """(m, step, block) of a length: order of the factor that is no power of two (1: none), how far its rows
-    are apart, and the elements that are transformed together."""
+    """How a length is transformed: (m, step, block).
+
+    m: order of the factor that is not a power of two (1: none). step: distance between its rows. block: the
+    elements that are transformed together.
+    """
     odd = length
     while odd % 2 == 0:
         odd //= 2

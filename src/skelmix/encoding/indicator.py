@@ -1,8 +1,8 @@
 """Find the clip norm privately: one more coordinate says whether the vector was within it.
 
 A participant sends (g/C clipped to norm 1, β·(1{‖g‖ <= C} - 1/2)), of norm at most √(1 + β²/4): with β = 0.1
-the noise for the whole grows by 0.125 %. The decoded last coordinate tells what fraction of the vectors was
-within C, and the next round's C moves towards the quantile that is wanted (Andrew et al. 2021,
+the noise for the whole grows by 0.125 %. The decoded last coordinate estimates the fraction of the vectors
+that was within C, and the next round's C moves towards the wanted quantile (Andrew et al. 2021,
 arXiv:1905.03871, there as a second release). That is post-processing: the guarantee is that of the joint
 vector, and does not change with C.
 """
@@ -53,7 +53,7 @@ class ClipIndicator:
 
     @property
     def norm(self) -> float:
-        """L2 bound of every joint vector, rounded up: what the plan is to be made for, with clip norm 1."""
+        """L2 bound of every joint vector, rounded up: make the plan for this norm, with clip norm 1."""
         return math.nextafter(math.sqrt(1 + self.weight**2 / 4) * (1 + 2.0**-51), math.inf)
 
     def append(
@@ -90,8 +90,9 @@ class ClipIndicator:
     def split(
         self, total: NDArray[np.float64], clip_norm: float, expected: float
     ) -> tuple[NDArray[np.float64], float]:
-        """The inverse, on a decoded sum (d + 1,): the estimated sum of the clipped vectors, in their own
-        scale, and the estimated fraction of them that was within the clip norm, in [0, 1].
+        """Split a decoded sum (d + 1,) into the vectors' sum and the fraction within the clip norm.
+
+        Both are estimates: the sum of the clipped vectors in their own scale, the fraction in [0, 1].
 
         `expected` is the public number of contributions that the plan expects. The true number is secret:
         where fewer came, the estimate is drawn towards 1/2.
@@ -128,8 +129,10 @@ class AdaptiveClip:
         positive(rate=self.rate)
 
     def next(self, clip_norm: float, fraction: float) -> float:
-        """The next round's clip norm, after a round at `clip_norm` of whose vectors `fraction` was within
-        it. It stays within 2^-50..2^50."""
+        """The next round's clip norm, from the last one and the `fraction` of vectors that were within it.
+
+        It stays within 2^-50..2^50.
+        """
         _check_clip(clip_norm)
         if not 0 <= fraction <= 1:
             raise InvalidInput(f"fraction = {fraction}: must be in [0, 1]; clamp the estimate")

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 ORDERS = (12, 20, 28)
-"""1.5·8, 1.25·16 and 1.75·16."""
+"""The available orders: 1.5·8, 1.25·16 and 1.75·16."""
 
 LANES = 8
 _FIELDS = {12: (5, 1), 20: (3, 2), 28: (13, 1)}  # order -> (p, degree) of the field
@@ -29,8 +29,10 @@ _FIELDS = {12: (5, 1), 20: (3, 2), 28: (13, 1)}  # order -> (p, degree) of the f
 
 @lru_cache
 def conference_matrix(order: int) -> NDArray[np.int8]:
-    """C of half the order, symmetric: C_ij = 1 if the difference of the field's elements i and j is a square,
-    -1 if it is not, bordered by ones."""
+    """The symmetric conference matrix C of half the order.
+
+    C_ij = 1 if the difference of the field's elements i and j is a square, -1 if it is not, bordered by ones.
+    """
     prime, degree = _FIELDS[order]
     elements = [(a, b) for b in range(prime if degree == 2 else 1) for a in range(prime)]
 
@@ -105,8 +107,10 @@ _mix12_narrow, _mix20_narrow, _mix28_narrow = (_mixer(order, 1) for order in ORD
 
 @njit(nogil=True, cache=True)
 def mix(x: Any, order: int, step: int) -> None:
-    """x = (I ⊗ H ⊗ I_step)·x in place: H of this order (12, 20 or 28) across rows of `step` elements, for
-    each group of order·step elements of x (1-D)."""
+    """Apply H of this order (12, 20 or 28) in place: x = (I ⊗ H ⊗ I_step)·x.
+
+    H acts across rows of `step` elements, for each group of order·step elements of x (1-D).
+    """
     wide = step % LANES == 0
     for group in range(0, x.size, order * step):
         for start in range(group, group + step, LANES if wide else 1):

@@ -25,7 +25,7 @@ _TWO_U = 2.0**-52
 
 
 class Counts(NamedTuple):
-    """What became of some records; nothing of it may be released."""
+    """What happened to a block of records; nothing of it may be released."""
 
     broken: int  # NaN, infinity or squares that overflow: counted as zero vectors
     clipped: int  # whose L2 norm was above the bound
@@ -97,8 +97,9 @@ def _transform(line: Any) -> None:
 
 @njit(nogil=True, cache=True)
 def clip_units(line: Any, squares: float, lanes: Any) -> bool:
-    """Scale integers towards zero, in place, until their exact square sum is at most `squares`; whether they
-    changed.
+    """Scale integers towards zero, in place, until their square sum is at most `squares`.
+
+    Returns whether they changed.
 
     Each square and each conversion to float64 has a relative error of at most 3·2^-53, a sum of n terms one
     of (n - 1)·2^-53: the factor below makes the computed sum an upper bound.

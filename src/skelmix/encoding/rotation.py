@@ -1,5 +1,6 @@
-"""Public random rotation x -> H·D·x and its inverse (Bao et al. 2022, Algorithm 4, line 1, and Algorithm 6,
-line 2).
+"""Public random rotation x -> H·D·x and its inverse.
+
+Bao et al. 2022, Algorithm 4, line 1, and Algorithm 6, line 2.
 
 H is a symmetric Hadamard matrix (`hadamard`) divided by the root of its order, D a diagonal of random signs.
 The signs are public: everybody in a round derives the same ones from the plan's seed and the round's number.
@@ -29,8 +30,10 @@ _CONTEXT = b"skelmix rotation signs, version 1\x00"
 
 
 def padded(dimension: int) -> int:
-    """The least available length >= dimension, the length of a rotated vector: 2^j, or 12, 20 or 28 times
-    2^j. At most 25 % longer from 10 on (9 becomes 12), about 9 % on average.
+    """The length of a rotated vector: the least available length >= dimension.
+
+    Available are 2^j and 12, 20 or 28 times 2^j. The result is at most 25 % longer from 10 on (9 becomes 12),
+    about 9 % on average.
 
     Example:
 
@@ -44,8 +47,9 @@ def padded(dimension: int) -> int:
 
 
 def rotation_signs(seed: bytes, round: int, length: int) -> NDArray[np.int8]:
-    """`length` public signs, +1 or -1 (int8, read-only): bits of SHAKE-128(context, seed, round), first bit
-    lowest.
+    """Public random signs, `length` of them, +1 or -1 (int8, read-only).
+
+    They are the bits of SHAKE-128(context, seed, round), first bit lowest.
 
     The same arguments give the same signs on every machine. The seed must have 32 bytes; the last few
     results are kept, or the last one when they are long.
@@ -54,8 +58,10 @@ def rotation_signs(seed: bytes, round: int, length: int) -> NDArray[np.int8]:
 
 
 def public_bytes(context: bytes, seed: bytes, round: int, count: int) -> bytes:
-    """The first `count` bytes of SHAKE-128(context, seed, round): what everybody in a round derives from the
-    plan's public seed (32 bytes)."""
+    """The first `count` bytes of SHAKE-128(context, seed, round).
+
+    Everybody in a round derives them from the plan's public seed (32 bytes).
+    """
     if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
         raise InvalidInput(
             f"rotation seed: must be {SEED_BYTES} bytes, e.g. os.urandom({SEED_BYTES}); it is public"
@@ -103,8 +109,10 @@ def rotate(
 
 
 def unrotate(z: NDArray[Any], seed: bytes, round: int, *, dimension: int, scale: float = 1.0) -> NDArray[Any]:
-    """scale·D·H·z cut to `dimension` coordinates: the inverse of `rotate` (with its scale inverted), to
-    rounding error."""
+    """The inverse of `rotate`, up to rounding error: scale·D·H·z cut to `dimension` coordinates.
+
+    Pass the inverse of the scale that `rotate` was given.
+    """
     rows = _rows(z)
     if rows.shape[1] != padded(dimension):
         raise InvalidInput(
@@ -121,8 +129,9 @@ def unrotate(z: NDArray[Any], seed: bytes, round: int, *, dimension: int, scale:
 def rotate_integers(
     y: NDArray[np.int64], seed: bytes, round: int, *, out: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """√length·H·D·y along the last axis in exact integers: the rotation of `rotate` before its factor, for
-    fixed-point numbers.
+    """The rotation in exact integers, before its factor: √length·H·D·y along the last axis.
+
+    It serves fixed-point numbers.
 
     y is int64, (d,) or (records, d), and is not modified; the result is int64, zero-padded to the next length
     (`padded`), in `out` if that is given: C-contiguous, (records, length), not overlapping y. Sums wrap
@@ -186,8 +195,10 @@ def _transform_rows(x: Any) -> None:
 
 @njit(nogil=True, cache=True)
 def rotate_rows(x: Any, signs: Any, factor: Any, out: Any) -> None:
-    """out[i] = factor·H·(signs·x[i], zeros), H with entries ±1; x (n, d), signs (width,), out (n, width),
-    factor of x's dtype."""
+    """Compute out[i] = factor·H·(signs·x[i], zeros), H with entries ±1.
+
+    x (n, d), signs (width,), out (n, width), factor of x's dtype.
+    """
     dimension = x.shape[1]
     order, step, size = layout(out.shape[1])
     for row in range(x.shape[0]):

@@ -21,7 +21,7 @@ from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.scratch import scratch
 from skelmix.noise.table import ExactSampler, buffers_for
 
-_CHUNK = 1 << 20  # coordinates a pass: few crossings of the interpreter's lock, still in the shared cache
+_CHUNK = 1 << 20  # coordinates per pass: few crossings of the interpreter's lock, still in the shared cache
 _TILE = 1 << 12  # columns whose sum stays in the first-level cache while several rows are added
 _MOST_ROWS = 1 << 15  # as many small values add up within 32 bits
 _BLOCK = 1 << 10  # coordinates that are looked through again when one of them tied
@@ -62,7 +62,7 @@ def _integer(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _too_large() -> InvalidInput:
     return InvalidInput(
-        f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; the output is void"
+        f"x has NaN, infinity or a magnitude above {_LARGEST} (2^31 - 1): lower the scale; discard the output"
     )
 
 
@@ -77,8 +77,9 @@ def _largest(raw: Any, sign_off: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def _drawn(magnitude: Any, word: Any, unit: Any, kind: Any) -> Any:
-    """2^16·magnitude without its lower bits, plus sixteen uniform bits (the word, inverted): the upper bits
-    are the magnitude rounded, all ones below are a possible tie.
+    """The magnitude times 2^16 without its lower bits, plus sixteen uniform bits (the word, inverted).
+
+    The upper bits are the rounded magnitude; if the lower ones are all ones, a tie is possible.
     """
     return kind(kind(magnitude * unit) + (kind(word) ^ kind(_ONES)))
 
@@ -122,8 +123,9 @@ def _collect(x: Any, words: Any, unit: Any, base: int, open_: Any, count: int) -
 def _add_rows(
     x: Any, raw: Any, floats: Any, left: int, width: int, words: Any, total: Any, tile: Any, open_: Any
 ) -> int:
-    """Add columns left..left+width of every row of x (_MOST_ROWS at most) into `total`, tile by tile: small
-    values in 32 bits first. Returns the number of ties, -1 if a value is too large.
+    """Add columns left..left+width of every row of x (_MOST_ROWS at most) into `total`, tile by tile.
+
+    Small values are added in 32 bits first. Returns the number of ties, -1 if a value is too large.
     """
     count = 0
     for begin in range(0, width, _TILE):

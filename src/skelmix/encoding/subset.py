@@ -26,8 +26,9 @@ _LONG = 1 << 18  # of longer subsets the last one is kept only
 
 
 def choose(seed: bytes, round: int, length: int, keep: int) -> NDArray[np.int32]:
-    """The `keep` coordinates of 0..length-1 that are sent in this round, sorted (int32, read-only): every
-    subset of that size is equally likely.
+    """The `keep` coordinates of 0..length-1 that are sent in this round, sorted (int32, read-only).
+
+    Every subset of that size is equally likely.
 
     The stream is SHAKE-128(context, chunk number in 8 bytes, seed, round), chunk after chunk of 65,536
     little-endian 32-bit words. The lower ⌈log2 length⌉ bits of a word are a coordinate; coordinates beyond
@@ -80,8 +81,10 @@ def rotate_and_gather(
 
 
 def scatter(z: NDArray[np.float64], seed: bytes, round: int, *, length: int) -> NDArray[np.float64]:
-    """length/keep·z at the coordinates of this round, zero elsewhere: float64 (length,), z (keep,). The
-    inverse of the choice on average over subsets."""
+    """The inverse of the choice, on average over subsets: length/keep·z in place, zero elsewhere.
+
+    z is (keep,), at the coordinates of this round; the result is float64 (length,).
+    """
     if z.ndim != 1 or not 1 <= z.size <= length:
         raise InvalidInput(f"z has shape {z.shape}: must be (keep,) with keep in 1..{length}")
     full = np.zeros(length)
@@ -98,8 +101,10 @@ def gather_line(line: Any, places: Any, out: Any) -> None:
 
 @njit(nogil=True, cache=True)
 def _mark(words: Any, mask: Any, length: int, wanted: int, found: int, marks: Any) -> int:
-    """Mark the coordinates that the words name, one bit each, until `wanted` are marked; returns how many
-    are."""
+    """Mark the coordinates that the words name, one bit each, until `wanted` are marked.
+
+    Returns how many are marked.
+    """
     for word in words:
         if found == wanted:
             break

@@ -19,7 +19,7 @@ _limit: ContextVar[int | None] = ContextVar("skelmix_threads", default=None)
 
 
 def worker_count() -> int:
-    """Threads that encoding uses: the cores this process may run on, or the limit of `at_most`."""
+    """The number of threads that encoding uses: the cores of this process, or the limit of `at_most`."""
     limit = _limit.get()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores if limit is None else min(limit, cores)
@@ -37,7 +37,7 @@ def at_most(threads: int) -> Iterator[None]:
 
 
 def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
-    """job(item) for every item, in no promised order.
+    """Run job(item) for every item, in no promised order.
 
     Items are pulled in the caller's thread, at most one for each other thread ahead of the work (never with
     one worker), so a generator of any length needs constant memory; the caller's thread works as well. A

@@ -1,5 +1,6 @@
-"""Integers modulo m = 2^bits and back (Bao et al. 2022, Algorithm 4, line 11, and Algorithm 6, line 1), and
-their wire form.
+"""Integers modulo m = 2^bits and back, and their packed form on the wire.
+
+Bao et al. 2022, Algorithm 4, line 11, and Algorithm 6, line 1.
 
 Wrapping is exact for every integer, negative and out of range ones too. It loses information only when a
 *sum* leaves [-m/2, m/2): then that coordinate comes back off by a multiple of m.
@@ -38,8 +39,10 @@ def wire_dtype(bits: int) -> np.dtype[Any]:
 
 
 def wrap(x: NDArray[Any], bits: int) -> NDArray[Any]:
-    """x mod 2^bits in 0..2^bits - 1, any integer dtype and shape in, the smallest unsigned dtype out; x is
-    not modified."""
+    """The integers x mod 2^bits, in 0..2^bits - 1.
+
+    Any integer dtype and shape is accepted; the result has the smallest unsigned dtype. x is not modified.
+    """
     dtype = wire_dtype(bits)
     _integers(x)
     wrapped = x.astype(dtype)  # an integer cast keeps the low bits: x modulo a power of two that m divides
@@ -64,8 +67,10 @@ def wrapped_coordinates(sums: NDArray[Any], bits: int) -> int:
 
 
 def pack(z: NDArray[Any], bits: int) -> bytes:
-    """The bits of z (any integers, taken modulo 2^bits) end to end, lowest first: ⌈z.size·bits/8⌉ bytes,
-    padding zero."""
+    """The integers z, taken modulo 2^bits, as packed bits end to end, lowest first.
+
+    The result has ⌈z.size·bits/8⌉ bytes; padding bits are zero.
+    """
     wrapped = wrap(np.ascontiguousarray(z).reshape(-1), bits)
     if bits == 8 * wrapped.itemsize:
         return wrapped.astype(wrapped.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -75,8 +80,10 @@ def pack(z: NDArray[Any], bits: int) -> bytes:
 
 
 def unpack(data: bytes, count: int, bits: int) -> NDArray[Any]:
-    """The `count` integers that `pack` wrote, smallest unsigned dtype. Wrong length or nonzero padding
-    raises."""
+    """The `count` integers that `pack` wrote, in the smallest unsigned dtype.
+
+    A wrong length or nonzero padding raises `InvalidInput`.
+    """
     dtype = wire_dtype(bits)
     whole(0, count=count)
     need = (count * bits + 7) // 8
@@ -115,7 +122,7 @@ def _pack(z: Any, bits: int, out: Any) -> None:
 
 @njit(nogil=True, cache=True)
 def _unpack(data: Any, bits: int, out: Any) -> bool:
-    """Returns whether bits were left that are not zero."""
+    """Unpack into `out`; returns whether any padding bit is nonzero."""
     pool = np.uint64(0)
     held = 0
     place = 0

@@ -1,7 +1,7 @@
 """Certified CDFs: from balls around the masses of a log-concave integer law to integers floor(F(k)·2^bits).
 
 Every number is an `arb` ball that contains the true value. A floor is used only where the whole ball has
-the same floor; where it has not, everything is computed again with more precision.
+the same floor; otherwise everything is computed again with more precision.
 """
 
 from __future__ import annotations

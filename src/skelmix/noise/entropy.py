@@ -1,4 +1,4 @@
-"""The only door for randomness.
+"""The only source of randomness in skelmix.
 
 Everything secret in skelmix (noise, rounding, keys' seeds) is made from the bytes that come out here. The
 default, `system_entropy()`, takes no seed. An experiment that must repeat itself passes a
@@ -37,7 +37,7 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 def _process() -> tuple[int, int]:
-    """Changes in a forked child, whether or not Python's fork hooks ran."""
+    """A number that changes in a forked child, whether or not Python's fork hooks ran."""
     return os.getpid(), _forks
 
 
@@ -150,7 +150,7 @@ class Entropy(ABC):
 
 
 class SystemEntropy(Entropy):
-    """Private randomness: AES-256-CTR keyed from the operating system, one stream a thread.
+    """Private randomness: AES-256-CTR keyed from the operating system, one stream per thread.
 
     Each key comes from `os.urandom` and serves 16 MiB. A forked child starts from fresh keys and never
     repeats its parent's stream. There is nothing to seed.
@@ -175,7 +175,7 @@ class SystemEntropy(Entropy):
 
 
 class ReproducibleEntropy(Entropy):
-    """NOT PRIVATE: a stream that anyone who knows the seed can repeat. For experiments and tests only.
+    """NOT PRIVATE: a stream that anyone who knows the seed can repeat, for experiments and tests only.
 
     The same seed and the same requests give the same bytes on every machine. Nothing in skelmix takes one
     unless the caller passes it by hand: whoever learns the seed can subtract all the noise.

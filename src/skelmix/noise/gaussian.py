@@ -141,8 +141,10 @@ class DiscreteGaussianSum(BallLaw):
         return 0, self._up_to(max(2, self.support_bound(-tail_bits * math.log(2))[1]))
 
     def _up_to(self, last: int) -> list[arb]:
-        """P(S = k), k = 0..last: the coefficients of (Σ P(X = j)·z^j)^copies over |j| <= K, and up to
-        copies·P(|X| > K) more, which is small beside the last.
+        """Balls around P(S = k), k = 0..last.
+
+        They are the coefficients of (Σ P(X = j)·z^j)^copies over |j| <= K, plus at most copies·P(|X| > K),
+        which is small beside the last.
         """
         bits = ctx.prec - math.floor(self.log_tail(last) / math.log(2))
         _, half = DiscreteGaussian(self.parameter).masses(bits)

@@ -32,7 +32,7 @@ def exact(value: Number | np.integer[Any] | np.floating[Any]) -> Number:
 def integers(k: ArrayLike) -> NDArray[np.int64]:
     values = np.asarray(k)
     if values.dtype.kind not in "iu":
-        raise InvalidInput(f"k has dtype {values.dtype}: must be integers; pass np.arange(-3, 4), for one")
+        raise InvalidInput(f"k has dtype {values.dtype}: must be integers; pass for example np.arange(-3, 4)")
     return values.astype(np.int64)
 
 
@@ -128,7 +128,7 @@ Ratio = Callable[[int], arb]
 
 
 def spread(mode: int, top: arb, tail_bits: int, up: Ratio, down: Ratio) -> tuple[int, list[arb]]:
-    """Masses outwards from the mode, by up(k) = f(k+1)/f(k) and down(k) = f(k-1)/f(k), till both are small.
+    """Masses outwards from the mode, by up(k) = f(k+1)/f(k) and down(k) = f(k-1)/f(k), until both are small.
 
     Where the support ends, its end is marked by one mass of exactly zero.
     """

@@ -19,7 +19,7 @@ RandInt = Callable[[int], int]
 
 
 def randint_from(entropy: Entropy | None = None) -> RandInt:
-    """RandInt(n), exactly uniform on 1..n by rejection, from the one door for randomness; for one thread."""
+    """RandInt(n), exactly uniform on 1..n by rejection, from `skelmix.noise.entropy`; for one thread."""
     source = system_entropy() if entropy is None else entropy
     pool, used = b"", 0
 

@@ -1,4 +1,4 @@
-"""Poisson and Skellam."""
+"""The Poisson and Skellam laws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skelmix.validation import positive, whole
 
 @dataclass(frozen=True)
 class Poisson(BallLaw):
-    """Poisson(rate), rate > 0."""
+    """The law Poisson(rate), rate > 0."""
 
     rate: Number
 
@@ -104,7 +104,10 @@ class Skellam(BallLaw):
         return (2 * ball(self.rate)).bessel_i(arb(abs(k)), scaled=True)
 
     def masses(self, tail_bits: int) -> tuple[int, list[arb]]:
-        """Backwards by I_{k-1} = I_{k+1} + (2k/x)·I_k, x = 2·rate: all terms positive, nothing cancels."""
+        """All masses by the backward recurrence I_{k-1} = I_{k+1} + (2k/x)·I_k, x = 2·rate.
+
+        All terms are positive, so nothing cancels.
+        """
         _, last = self.support_bound(-tail_bits * math.log(2))
         last = max(last, 2)
         inverse = 1 / ball(self.rate)

@@ -1,4 +1,4 @@
-"""Working memory that is used again: fetching fresh pages costs more than the arithmetic done on them."""
+"""Working memory that is reused: fetching fresh pages costs more than the arithmetic done on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked child another thread of the parent may hold the lock for ever."""
+    """Replace the lock in a forked child, where another thread of the parent may hold it for ever."""
     global _kept, _lock
     _kept, _lock = [], threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Exact samples of any certified integer law, at a good part of the speed of the keystream.
+"""Exact samples of any certified integer law, nearly as fast as the random bits can be generated.
 
 Sixteen uniform bits select one of 2^16 entries. An entry holds the value wherever the whole interval of its
 index lies inside one step of the CDF; elsewhere it holds a sentinel, 48 more bits are drawn, and the 64-bit
@@ -26,7 +26,7 @@ from skelmix.noise.laws import BallLaw, DiscreteGaussianSum
 from skelmix.noise.scratch import scratch
 from skelmix.validation import whole
 
-CHUNK = 1 << 17  # samples a pass: words, table and output stay in the second-level cache
+CHUNK = 1 << 17  # samples per pass: words, table and output stay in the second-level cache
 _BLOCK = 64
 _MOST_VARIANCE = 2.1e8
 _MOST_SUMMED = 4e6  # of a sum of discrete Gaussians: copies²·variance, the square of its polynomial's degree
@@ -61,8 +61,9 @@ def gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int:
 def _search(
     words: Any, places: Any, more: Any, steps: Any, guide: Any, first: int, out: Any, undecided: Any
 ) -> int:
-    """Search the 64-bit table for the open places: out[j] is the value at places[j]. Returns how many even
-    that leaves open: their j go to `undecided`, their 64 bits to more[j].
+    """Search the 64-bit table for the open places: out[j] is the value at places[j].
+
+    Returns how many places even that leaves open: their j go to `undecided`, their 64 bits to more[j].
     """
     count = 0
     last = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -197,11 +198,11 @@ def _sampler(law: BallLaw) -> ExactSampler:
 def sampler(law: BallLaw) -> ExactSampler:
     """The exact sampler of a law, from a bounded cache.
 
-    Variances up to 2·10^8 (a Skellam rate of 10^8): above, the table would not pay and InvalidInput says
-    what is possible.
+    Variances up to 2·10^8 (a Skellam rate of 10^8) are supported. A larger table would not pay:
+    `InvalidInput` says what to do instead.
     """
     if isinstance(law, DiscreteGaussianSum) and law.copies**2 * law.parameter > _MOST_SUMMED:
-        raise InvalidInput(f"{law!r} has no table: draw its summands, or sums of a few, and add them")
+        raise InvalidInput(f"{law!r} has no table: draw its summands, or sums of a few, and add them up")
     about = float(getattr(law, "parameter", 0.0)) or law.variance  # a wide law's own variance is a long sum
     if about > _MOST_VARIANCE:
         raise InvalidInput(

@@ -28,7 +28,7 @@ _LARGEST = 1e37  # of a rotated and scaled coordinate: float32 ends at 3.4e38
 
 
 class TrueSum:
-    """The sum of the clipped vectors, seen in a simulation only, to measure the error of the noisy one.
+    """The sum of the clipped vectors, for simulations only, to measure the error of the noisy one.
 
     It is not protected by any noise: for made-up or public data; `Trainer(diagnostics=True)` asks for it.
     """
@@ -160,7 +160,7 @@ def noisy_silo_sum(
 
 
 def _noise_shares(plan: Plan, round: int, sampled: int, survivors: int) -> Fraction:
-    """By how much the noise is divided; `RoundFailed` when too few survive for a whole one."""
+    """The divisor of the noise; `RoundFailed` when too few survive."""
     roster = plan.cohort.roster
     need, shares = roster.min_survivors(sampled), roster.shares(sampled)
     if survivors < need or shares == 0:

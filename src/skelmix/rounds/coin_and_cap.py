@@ -69,7 +69,7 @@ class SimulatedChoices:
             self._write(self._path)
 
     def of(self, participants: NDArray[np.int64], entropy: Entropy) -> NDArray[np.int64]:
-        """Those who send their vector in this round; each of `participants` uploads, with its noise."""
+        """The participants who send their vector in this round; the others upload zero, with noise."""
         heads = participants[poisson(len(participants), self._contribute, entropy)]
         if self._cap is None:
             return heads

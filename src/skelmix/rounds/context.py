@@ -1,4 +1,4 @@
-"""What a round of secure aggregation is for, as 32 bytes that all its participants must agree on."""
+"""The purpose of a round of secure aggregation, as 32 bytes that all its participants must agree on."""
 
 from __future__ import annotations
 

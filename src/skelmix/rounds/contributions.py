@@ -20,13 +20,15 @@ from skelmix.rounds.locks import FileLock
 from skelmix.validation import whole
 
 KEEP_SECONDS = 90 * 24 * 3600
-"""How long the file of a run is kept after its last round: a participant is not told when a run ends."""
+"""How long the file of a run is kept after its last round: participants do not learn when a run ends."""
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """plan: the digest of the only plan accepted in the run. last_round: the last round for which a vector
-    was made, -1 before the first. count: for how many rounds one was made.
+    """What a participant gave to one run.
+
+    plan: the digest of the only plan accepted in the run. last_round: the last round for which a vector was
+    made, -1 before the first. count: for how many rounds one was made.
 
     Example:
 
@@ -88,8 +90,8 @@ class ContributionStore:
             before = self.read()
             if before.plan not in ("", plan_digest):
                 raise PolicyViolation(
-                    "the server changed the plan in the middle of the run: this participant took another one "
-                    "before it was started anew"
+                    "the server changed the plan in the middle of the run: this participant had accepted "
+                    "another one before it restarted"
                 )
             if not before.plan:
                 self._forget_old_runs()
@@ -109,7 +111,7 @@ class ContributionStore:
             return before.count + 1
 
     def erase(self) -> None:
-        """Forget the run. Only when its server can ask for nothing any more."""
+        """Forget the run; only safe when its server can no longer ask for anything."""
         with self._locked(), storing(self._path):
             self._path.unlink(missing_ok=True)
 
@@ -139,7 +141,6 @@ def _digest(contributions: Contributions) -> str:
 
 
 def default_directory(name: str) -> Path:
-    """Where the participant of this name keeps its contributions unless told otherwise: $XDG_STATE_HOME or
-    ~/.local/state."""
+    """The default place of a participant's contributions: $XDG_STATE_HOME or ~/.local/state."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "skelmix" / "participants" / name

@@ -12,7 +12,7 @@ from skelmix.errors import StorageFailed
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Failures of the operating system within the block become `StorageFailed`, naming the path."""
+    """Turn failures of the operating system within the block into `StorageFailed`, naming the path."""
     try:
         yield
     except StorageFailed:

@@ -1,5 +1,4 @@
-"""The privacy ledger: one line for every round that was started, on disk before anything of that round is
-used.
+"""The privacy ledger: one line per started round, on disk before anything of that round is used.
 
 A line is JSON with the SHA-256 of the line before it, so a changed, missing or foreign line breaks the chain.
 A last line that a crash tore counts as a started round: the ledger may overstate what was spent, never
@@ -47,13 +46,14 @@ def _parse(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
 
 
 class Ledger:
-    """Rounds charged to one plan. `path=None` keeps them in memory only, for simulations that are not
-    resumed.
+    """The rounds charged to one plan.
+
+    `path=None` keeps them in memory only, for simulations that are not resumed.
 
     `charged` counts the rounds started so far, `budget` those that the plan paid for. Opening a file that is
     damaged before its last line, or that belongs to another plan or budget, raises `CorruptState`; so does
-    one that is open elsewhere: a ledger is locked from here to `close`, for two that charge one file would
-    spend its budget twice. The lock of a process that died is no hindrance.
+    one that is open elsewhere: a ledger is locked from here to `close`, since two that charge one file would
+    spend its budget twice. The lock of a process that died does not block anybody.
 
     Example:
 
@@ -84,8 +84,9 @@ class Ledger:
         return self.budget - self.charged
 
     def charge(self, round: int) -> None:
-        """Record that `round` starts. Returns only when the line is on disk; raises, charging or not, if it
-        may not be.
+        """Record that `round` starts; returns only when the line is on disk.
+
+        When it raises, the round may or may not be charged, and must not run.
 
         `BudgetExhausted` when the plan's rounds are used up; `StorageFailed` (disk full, say) before anything
         was released. Rounds are charged in order, each once.
@@ -93,7 +94,7 @@ class Ledger:
         if self.remaining <= 0:
             raise BudgetExhausted(
                 f"all {self.budget} rounds that the plan paid for are used: "
-                "training on needs a new plan, whose ε adds to this one's"
+                "to train further, make a new plan; its ε adds to this one's"
             )
         if round != self.charged:
             raise InvalidInput(f"round = {round}: the next round to be charged is {self.charged}")
@@ -149,9 +150,7 @@ class Ledger:
     def _read(self, path: Path, lines: list[bytes]) -> None:
         header = _parse(lines[0], _START) if lines else None
         if header is None:
-            raise CorruptState(
-                f"{path} does not begin as a ledger: it is damaged or not one; do not train on"
-            )
+            raise CorruptState(f"{path} does not begin as a ledger: it is damaged or not one; stop training")
         if not self._header.items() <= header[0].items():
             raise CorruptState(
                 f"{path} belongs to another plan, budget or kind of run: resume with the plan it was made for"
@@ -164,7 +163,7 @@ class Ledger:
                 write_atomically(path, b"".join(lines[:-1]) + torn)
             elif parsed is None or parsed[0].get("round") != place:
                 raise CorruptState(
-                    f"{path} is damaged at line {place + 2}: what was spent is unknown, do not train on"
+                    f"{path} is damaged at line {place + 2}: what was spent is unknown, stop training"
                 )
             else:
                 digest = parsed[1]

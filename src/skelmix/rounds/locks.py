@@ -17,8 +17,8 @@ class FileLock:
     by renaming needs a lock file beside it. subject: what is in use, for the message to a second opener.
 
     Released by `close`, at the end of the process, or when it is killed: a file that a dead process left
-    behind blocks nobody. A forked child shares the open file, so it does not hold the lock: `check` tells.
-    A file system without locks raises `StorageFailed`.
+    behind blocks nobody. A forked child shares the open file, so it does not hold the lock: `check` raises
+    there. A file system without locks raises `StorageFailed`.
 
     Example:
 
@@ -43,7 +43,7 @@ class FileLock:
                 os.close(descriptor)
 
     def check(self) -> None:
-        """Raises `CorruptState` unless this very process holds the lock."""
+        """Raise `CorruptState` unless this very process holds the lock."""
         if self._file is None or self._owner != os.getpid():
             raise CorruptState(
                 f"{self._subject} is not held by this process: it was closed, or opened before a fork; open "
@@ -51,7 +51,7 @@ class FileLock:
             )
 
     def close(self) -> None:
-        """Let others have the file. A forked child lets go of its copy only."""
+        """Release the file; a forked child releases its copy only."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -74,8 +74,8 @@ class FileLock:
         except BlockingIOError as error:
             os.close(descriptor)
             raise CorruptState(
-                f"{self._subject} is in use by another process, or is still open in this one: wait for the "
-                "one, close() the other, or choose another place"
+                f"{self._subject} is in use by another process, or is still open in this one: wait until "
+                "that process ends, close() it here, or choose another place"
             ) from error
         except OSError as error:
             os.close(descriptor)

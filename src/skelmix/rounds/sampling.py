@@ -1,4 +1,4 @@
-"""Who takes part in a round. The draw is secret and exact: no probability is rounded."""
+"""The draw of a round's participants: secret and exact, no probability is rounded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from skelmix.validation import one_of, whole
 
 
 def poisson(population: int, probability: Fraction, entropy: Entropy) -> NDArray[np.int64]:
-    """Each of `population` participants independently with exactly the given probability; sorted, may be
-    empty.
+    """Draw each of `population` participants independently with exactly the given probability.
+
+    The result is sorted and may be empty.
 
     Sixty-four uniform bits are compared with the probability; a tie, which 64 bits cannot decide, is resolved
     by an exact draw for the rest of it.

@@ -174,7 +174,7 @@ def _total(watched: _Watched, plan: Plan, secure: Secure, round: int) -> NDArray
 
 
 def _unsampled(report: PrivacyReport) -> PrivacyReport:
-    """What holds here: whoever calls knows whose vectors went in, so nothing is gained by sampling."""
+    """The guarantee that holds here: the caller knows whose vectors went in, so sampling adds nothing."""
     if report.sampling_probability == 1:
         return report
     return replace(
