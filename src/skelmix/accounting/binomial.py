@@ -54,7 +54,7 @@ class BinomialBounds:
 
 @functools.lru_cache(maxsize=64)
 def binomial(trials: int, probability: float) -> BinomialBounds:
-    """Upper bounds on every mass of the binomial law with so many trials, 0 <= probability <= 1.
+    """Upper bounds on every mass of Bin(trials, probability), 0 <= probability <= 1.
 
     The law is that of the float given: round `probability` towards the side that is safe for you.
     """

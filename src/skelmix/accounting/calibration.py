@@ -25,8 +25,8 @@ def least_noise(
     """The least noise in [low, high] with epsilon_of(noise) <= target_epsilon, from above.
 
     `epsilon_of` falls as noise grows (infinity: no bound there). Guarantee: the returned noise was itself
-    evaluated and meets the target, and a noise at most 0.1 % smaller was evaluated and violates it; except
-    when `low` already meets the target, which is then returned. Raises `PrivacyUnattainable`, with
+    evaluated and meets the target, and a noise at most 0.1 % smaller was evaluated and violates it; if
+    `low` already meets the target, it is returned. Raises `PrivacyUnattainable`, with
     `remedy`, when `high` does not meet it. About ten evaluations; `guess`, anything near the answer, saves
     a few; `step` is the factor by which the answer may well miss it.
     """
@@ -71,8 +71,10 @@ def _bracket(
     step: float,
     remedy: str,
 ) -> tuple[float, float, float, float]:
-    """(log bad, log good, their excesses) around the root, walking from `start` in growing steps; bad ==
-    good if low is good."""
+    """A bracket around the root, walking from `start` in growing steps.
+
+    (log bad, log good, their excesses); bad == good if low is good.
+    """
     point, excess = start, _excess(epsilon_of(start), target)
     while True:
         if excess > 0:
@@ -94,8 +96,10 @@ def _bracket(
 
 
 def _next(bad: float, good: float, bad_excess: float, good_excess: float) -> float:
-    """A point strictly inside (bad, good), all in logarithms: false position, kept off the ends, midpoint
-    where it is undefined."""
+    """A point strictly inside (bad, good), all in logarithms, by false position.
+
+    It is kept off the ends, and is the midpoint where false position is undefined.
+    """
     width = good - bad
     if not math.isfinite(bad_excess) or good_excess <= -50.0:
         return bad + width / 2

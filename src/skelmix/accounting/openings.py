@@ -18,7 +18,7 @@ from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import fraction, non_negative, positive, probability, whole
 
 UNITS_PER_PARTICIPANT = 32
-"""Into so many equal units the noise of a sum is divided, per participant of its cohort."""
+"""The noise of a sum is divided into this many equal units per participant of its cohort."""
 
 SPARSE_GRAPH_FAILURE = 2.0**-40
 """Probability that the sparse graph of secure aggregation fails in a round."""

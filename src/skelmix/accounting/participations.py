@@ -80,8 +80,9 @@ class Participations:
         return _masses(self)
 
     def log_moment(self, exponent: float) -> float:
-        """ln E[e^(exponent·K)] for the number K of contributions: from above for exponents >= 0, and but for
-        masses of 1e-280 for others.
+        """A bound on ln E[e^(exponent·K)] for the number K of contributions.
+
+        From above for exponents >= 0; for others up to masses of 1e-280.
         """
         if self.fixed:
             return self.most * exponent

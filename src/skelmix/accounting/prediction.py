@@ -31,12 +31,17 @@ class PredictedError:
     noise: float
     rounding: float
     wrap: float
-    """What wrapping adds. Negative where it takes away more noise than sum: a residue is never longer than
-    the number. The sum is lost then all the same; `wrap_loss` says how much."""
+    """What wrapping adds to the mean squared error; it may be negative.
+
+    That happens where it takes away more noise than sum: a residue is never longer than the number. The sum
+    is lost all the same; `wrap_loss` says how much.
+    """
     bias: float = 0.0
     kept_length: float = 1.0
-    """Fraction of the true sum's length that survives clipping: below 1 for the paper's clip, and where the
-    kept coordinates of a vector are clipped."""
+    """Fraction of the true sum's length that survives clipping.
+
+    It is below 1 for the paper's clip, and where the kept coordinates of a vector are clipped.
+    """
     touched: float = 0.0
     """Fraction of coordinates that the L-infinity clip moves."""
     wrap_probability: float = 0.0
@@ -53,8 +58,7 @@ class PredictedError:
 
     @property
     def effective_mse(self) -> float:
-        """The error when all that wraps counts as lost, noise included: what scales and mechanisms are
-        compared by.
+        """The error when everything that wraps counts as lost, noise included: use it to compare plans.
 
         The mean squared error itself would praise a modulus that wraps everything: it bounds the noise,
         and nothing of the sum is left.
@@ -67,8 +71,10 @@ class PredictedError:
 
 
 def wrap_moments(deviation: float, modulus: int) -> tuple[float, float, float]:
-    """(E[W²], E[S·W], P[W ≠ 0]) for S ~ N(0, deviation²), W = S - wrap(S) and the centred window of
-    `modulus` values."""
+    """The moments (E[W²], E[S·W], P[W ≠ 0]) of what wrapping takes away, W = S - wrap(S).
+
+    S ~ N(0, deviation²), and the window of `modulus` values is centred.
+    """
     if deviation == 0:
         return 0.0, 0.0, 0.0
     if deviation > 4 * modulus:  # wrap(S) is uniform and independent of S, but for exp(-300)
@@ -90,8 +96,10 @@ def sum_norm(participants: float, norm: float, alignment: float) -> float:
 
 
 def subset_moments(keep: int, dimension: int, reach: float) -> tuple[float, float]:
-    """What a clip at `reach` times a vector's norm leaves of `keep` of its coordinates: fractions of their
-    length and of their squared norm, each 1 without a clip. The vector has a random direction.
+    """What a clip at `reach` times a vector's norm leaves of `keep` of its coordinates.
+
+    The result is the fractions of their length and of their squared norm, each 1 without a clip. The vector
+    has a random direction.
 
     With B ~ Beta(k/2, (d-k)/2), the subset's share of the squared norm, they are (d/k)·E[min(B, reach·√B)]
     and (d/k)·E[min(B, reach²)].
@@ -170,8 +178,10 @@ def predict(
 def _after_clips(
     deviation: float, kept: float, second: float, shrink_to: float | None, dimension: int, linf: float
 ) -> tuple[float, float, float, float]:
-    """What the clip of the coordinates leaves after that of the subset, which left (kept, second): the
-    fractions of a vector's length and squared norm, E[p(1-p)] of its coordinates, and how many it moves."""
+    """What the clip of the coordinates leaves after that of the subset, which left (kept, second).
+
+    The fractions of a vector's length and squared norm, E[p(1-p)] of its coordinates, and how many it moves.
+    """
     x, weight = _normal_grid()
     x = deviation * math.sqrt(second) * x
     y = x if shrink_to is None else _shrunk(x, float(weight @ _helper(x)), shrink_to / dimension)

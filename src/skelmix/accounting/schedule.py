@@ -9,7 +9,7 @@ from skelmix.accounting.participations import Participations
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds, and how the data of a round is drawn.
+    """The number of rounds, and how the data of a round is drawn.
 
     rounds: sums released. sampling: "poisson" (each enters independently), "fixed" (exactly `expected` of
     `population`, without replacement) or "none" (everyone, always). contribute: the probability with which

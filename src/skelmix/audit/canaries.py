@@ -32,7 +32,7 @@ GUESSED = (1 / 16, 1 / 4, 1 / 2, 1.0)
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """The most likely that an (ε, δ)-private mechanism lets so many guesses, or more, be right.
+    """The largest probability with which an (ε, δ)-private mechanism lets this many guesses be right.
 
     Theorem 5.2 of Steinke, Nasr and Jagielski 2023: with W ~ Bin(r, 1/(1 + e^-ε)) it is
     P[W >= v] + 2mδ·max_i P[v - i <= W < v]/i.
@@ -68,7 +68,7 @@ def epsilon_at_least(canaries: int, guesses: int, right: int, *, delta: float, c
 
 @dataclass(frozen=True)
 class CanaryAudit:
-    """Claimed ε of a whole run against what the canaries prove. trials: canaries.
+    """Claimed ε of a whole run against the ε that the canaries prove. trials: the number of canaries.
 
     Example: `audit_training(plan, canaries=200).lower_bound`, to be compared with `.claimed`.
     """
@@ -114,7 +114,7 @@ def judge(
     probability(delta=delta, confidence=confidence)
     count = len(scores)
     if scores.shape != (count,) or included.shape != (count,) or count < 2 or not np.isfinite(scores).all():
-        raise InvalidInput("scores and included: one finite number and one flag a canary, at least two")
+        raise InvalidInput("scores and included: give one finite number and one flag per canary, two or more")
     order = np.argsort(scores, kind="stable")
     each = 1 - (1 - confidence) / len(GUESSED)
     best = (0.0, 0, 0)

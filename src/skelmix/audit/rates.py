@@ -47,17 +47,17 @@ class Bounded:
 
 
 def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, confidence: float) -> Bounded:
-    """ε of the mechanism is at least `epsilon`, but for a probability of 1 - confidence.
+    """A lower bound `epsilon` on the ε of the mechanism, right with probability `confidence`.
 
     with_vector, without: scores of independent trials in the two worlds, as many in each; higher means more
-    like the first. The thresholds, one a direction, are chosen on the first quarter of the trials and judged
-    on the rest, so that the choice costs nothing; the four one-sided limits share the error. 0 when no test
-    shows anything. NaN, infinite and too few scores raise `InvalidInput`.
+    like the first. The thresholds, one per direction, are chosen on the first quarter of the trials and
+    judged on the rest, so that the choice costs nothing; the four one-sided limits share the error. 0 when no
+    test shows anything. NaN, infinite and too few scores raise `InvalidInput`.
     """
     probability(delta=delta, confidence=confidence)
     count = len(with_vector)
     if count != len(without) or count < 4:
-        raise InvalidInput(f"{count} and {len(without)} scores: as many in each world, at least 4")
+        raise InvalidInput(f"{count} and {len(without)} scores: pass equally many per world, at least 4")
     if not (np.isfinite(with_vector).all() and np.isfinite(without).all()):
         raise InvalidInput("scores: NaN or infinity; a likelihood ratio must be cut off before it is passed")
     error = (1 - confidence) / 4

@@ -38,8 +38,11 @@ _LOG_TAIL = -60.0
 
 @dataclass(frozen=True)
 class Pair:
-    """The two worlds: `vector`, or zero. After rotation and clip it is `value` on the first `support`
-    coordinates of the integer grid, zero elsewhere."""
+    """The two worlds of the game: the participant sends `vector`, or zero.
+
+    After rotation and clip it is `value` on the first `support` coordinates of the integer grid, zero
+    elsewhere.
+    """
 
     name: str
     vector: Floats
@@ -61,7 +64,7 @@ class Attack:
 class ReleaseAudit:
     """Claimed ε against the ε that an attack proves, at the same δ.
 
-    lower_bound: the true ε is at least this, but for a probability of 1 - confidence. holds: it is not above
+    lower_bound: the true ε is at least this, with probability `confidence`. holds: it is not above
     the claim.
 
     Example: `audit_release(mechanism, delta=1e-2).holds`.
@@ -192,7 +195,7 @@ def worst_pair(mechanism: IntegerMechanism, name: str) -> Pair:
 
 @dataclass(frozen=True)
 class Ratios:
-    """ln P_x(k)/P_0(k) for the wrapped value k of one coordinate, k = first, first + 1, …"""
+    """The table of ln P_x(k)/P_0(k) for the wrapped value k of one coordinate, k = first, first + 1, …."""
 
     first: int
     values: Floats
@@ -205,8 +208,10 @@ class Ratios:
 
 
 def log_likelihood_ratio(mechanism: IntegerMechanism, pair: Pair) -> Ratios:
-    """The score of a coordinate: x rounded stochastically plus the summed noise, against the noise alone,
-    both modulo 2^bits. (For conditional rounding it is not the exact ratio: an attack may use any score.)"""
+    """The score of a coordinate: x rounded stochastically plus the summed noise, against the noise alone.
+
+    Both are modulo 2^bits. (For conditional rounding it is not the exact ratio: an attack may use any score.)
+    """
     law = mechanism.total_law(mechanism.shares)
     if law is None:
         raise InvalidInput("this mechanism adds no noise: there is nothing to audit")
@@ -235,8 +240,10 @@ def play(
     trials: int,
     entropy: Entropy | None = None,
 ) -> Floats:
-    """The scores of so many releases: the first participant sends the pair's vector (or zero without one),
-    the others zero."""
+    """The scores of several releases.
+
+    The first participant sends the pair's vector (or zero without one), the others zero.
+    """
     source = system_entropy() if entropy is None else entropy
     width, people = mechanism.dimension, mechanism.shares
     at_once = max(1, _COORDINATES_AT_ONCE // (width * people))

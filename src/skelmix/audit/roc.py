@@ -30,7 +30,7 @@ def allowed(false_positives: Floats, epsilon: float, delta: float) -> Floats:
 
 
 def plot(audit: ReleaseAudit, path: Path) -> None:
-    """Write the picture: one curve a pair of worlds, on logarithmic axes for the rare errors too."""
+    """Write the picture: one curve per pair of worlds, on logarithmic axes for the rare errors too."""
     try:
         import matplotlib
     except ImportError as error:

@@ -122,9 +122,12 @@ class Game:
         }
 
     def was_played(self, row: Mapping[str, Any] | None) -> bool:
-        """Whether a stored row is of this very game: same δ, confidence and number of games, a lower bound
-        that is a number >= 0, and a claim within `DRIFT` of today's. A claim that moved further, up or down,
-        says that another mechanism was attacked, or another bound. None, no row, was not played."""
+        """Whether a stored row is of this very game.
+
+        Same δ, confidence and number of games, a lower bound that is a number >= 0, and a claim within
+        `DRIFT` of today's. A claim that moved further, up or down, says that another mechanism or another
+        bound was attacked. None, no row, was not played.
+        """
         if row is None:
             return False
         claimed, proved = row.get("claimed"), row.get("lower_bound")
@@ -136,8 +139,10 @@ class Game:
         return same and 0 <= proved < math.inf and abs(claimed - self.claimed) <= DRIFT * self.claimed
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether today's claim survives what the row's attack proved; what the row says of itself, and its
-        own claim, do not count."""
+        """Whether today's claim survives what the row's attack proved.
+
+        What the row says of itself, and its own claim, do not count.
+        """
         return bool(row["lower_bound"] <= self.claimed)
 
 

@@ -45,11 +45,14 @@ class Timing:
 
 
 def measure(rate: float = 60.0, samples: int = 4096, batches: int = 4000) -> Timing:
-    """Draw batches of Sk(rate, rate), time each, and look for what the time tells about the sum, the sum of
-    squares, and the number of values in the tails (beyond three deviations), where sentinels are.
+    """Draw batches of Sk(rate, rate), time each, and test whether the time reveals anything about the output.
 
-    `seconds` is the median time of a batch. At least one sample a batch and eight batches, else
-    `InvalidInput`."""
+    Tested are the sum, the sum of squares, and the number of values in the tails (beyond three deviations),
+    where sentinels are.
+
+    `seconds` is the median time of a batch. At least one sample per batch and eight batches, else
+    `InvalidInput`.
+    """
     whole(1, samples=samples)
     whole(8, batches=batches)
     law = Skellam(rate)

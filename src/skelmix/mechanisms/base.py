@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EncodeStats:
-    """What happened in a simulation; `encode_sum` adds to it. None of it may be released: it is not private.
+    """Counts of what happened in a simulation; `encode_sum` adds to them. NOT PRIVATE: never release them.
 
     clipped_rows: vectors that the clip changed. touched_coordinates: those above an L-infinity clip.
     wrapped_coordinates: those of the noisy sum that left [-m/2, m/2). squared_norms: Σ‖γx‖² of the vectors
@@ -59,8 +59,9 @@ Shares = int | Fraction | None
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """Common fields. `total_noise` is the parameter of the *summed* noise, of which each participant adds
-    one share.
+    """A mechanism as data: the fields that all mechanisms have in common.
+
+    `total_noise` is the parameter of the *summed* noise, of which each participant adds one share.
 
     dimension: coordinates of a vector. bits: width of a coordinate on the wire, m = 2^bits. scale: γ.
     clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian,
@@ -155,8 +156,10 @@ class Mechanism(ABC):
 
     @property
     def radius(self) -> float:
-        """γΔ, or √(keep/length)·γΔ·(1 + clip_slack/√keep) of a subset: the L2 norm on the integer grid to
-        which the coordinates that are sent are clipped, as the accountant uses it."""
+        """The L2 norm on the integer grid to which the coordinates that are sent are clipped.
+
+        γΔ, or √(keep/length)·γΔ·(1 + clip_slack/√keep) for a subset, as the accountant uses it.
+        """
         whole = float(self.scale) * float(self.clip_norm)
         if self.keep is None:
             return whole
@@ -202,8 +205,10 @@ class Mechanism(ABC):
 
     @property
     def sums_records(self) -> bool:
-        """Whether a silo may add up its records and noise the sum once, with a bound that holds for each
-        record."""
+        """Whether a silo may add up its records and add noise to the sum once.
+
+        The bound must hold for each record.
+        """
         return any(bound in self.silo_bounds for bound in self.bounds)
 
     def silo_sum(self, *, round: int) -> SiloSum:
@@ -216,8 +221,10 @@ class Mechanism(ABC):
     def encode_silo(
         self, silo: SiloSum, *, shares: Shares = None, entropy: Entropy | None = None
     ) -> NDArray[Any]:
-        """What a silo sends: its sum rounded, with one share of noise, modulo 2^bits. Each sum is encoded
-        once. shares: how many silos' noise makes up `total_noise`."""
+        """A silo's message: its sum rounded, with one share of noise, modulo 2^bits.
+
+        Each sum is encoded once. shares: how many silos' noise makes up `total_noise`.
+        """
         raise InvalidInput(f"{self.name} does not sum records")
 
     def encode_silos(
@@ -228,8 +235,10 @@ class Mechanism(ABC):
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
-        """The sum modulo 2^bits of what the silos would send, for simulation: the law of adding up
-        `encode_silo`. stats counts records."""
+        """The sum modulo 2^bits of what the silos would send, for simulation.
+
+        It has the law of adding up `encode_silo`. stats counts records.
+        """
         raise InvalidInput(f"{self.name} does not sum records")
 
     # The noise
@@ -273,8 +282,10 @@ class Mechanism(ABC):
         """
 
     def without_noise(self) -> Self:
-        """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone. It has no
-        bound."""
+        """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone.
+
+        It has no bound.
+        """
         bare = copy.copy(self)
         object.__setattr__(bare, "total_noise", 0.0)
         return bare
@@ -289,8 +300,11 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def l1_sensitivity(self) -> float:
-        """A bound on the L1 norm of the vector that the accountant sees, on the integer grid: of a mixture
-        the clipped one, since its rounding is part of the noise; elsewhere the rounded one."""
+        """A bound on the L1 norm of the vector that the accountant sees, on the integer grid.
+
+        For a mixture that is the clipped vector, since its rounding is part of the noise; elsewhere the
+        rounded one.
+        """
 
     @property
     @abstractmethod

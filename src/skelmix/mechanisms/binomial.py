@@ -16,8 +16,9 @@ _HALF = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Binomial(ConditionallyRounded):
-    """Each participant adds Bin(N, 1/2) - N/2 to its conditionally rounded vector, N = ⌈total_noise/shares⌉
-    or one more.
+    """Each participant adds Bin(N, 1/2) - N/2 to its conditionally rounded vector.
+
+    N = ⌈total_noise/shares⌉ or one more.
 
     N is made even, so that the noise is a centred integer: at most one trial more than asked for. The bound
     has no Rényi form; rounds compose linearly or by advanced composition.
@@ -32,7 +33,7 @@ class Binomial(ConditionallyRounded):
     known_bounds: ClassVar[tuple[str, ...]] = ("composition",)
 
     def trials(self, shares: Shares = None) -> int:
-        """Coin flips of one participant a coordinate: even."""
+        """Coin flips of one participant per coordinate: an even number."""
         return 2 * math.ceil(Fraction(self.total_noise) / (2 * self._shares(shares)))
 
     def participant_law(self, shares: Shares = None) -> laws.Binomial | None:
@@ -52,8 +53,10 @@ class Binomial(ConditionallyRounded):
         return ("composition",)
 
     def approximate_dp(self, delta: float) -> float:
-        """ε of one round at δ (Agarwal et al. 2018, Theorem 1, and no less than its tail gives); infinite
-        where its condition fails."""
+        """The ε of one round at δ; infinite where the theorem's condition fails.
+
+        Agarwal et al. 2018, Theorem 1, and no less than its tail gives.
+        """
         from skelmix.accounting.rdp.closed_form import binomial
 
         self._noisy()

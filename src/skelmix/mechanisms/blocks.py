@@ -18,7 +18,7 @@ Block = tuple[int, Any]  # number of its first row, rows
 
 @contextmanager
 def counted_from(start: int) -> Iterator[None]:
-    """The row that is refused inside, as one of all rows: the first here is number `start`."""
+    """Number a row that is refused inside the block among all rows: the first here is number `start`."""
     try:
         yield
     except BadRow as refused:
@@ -26,8 +26,10 @@ def counted_from(start: int) -> Iterator[None]:
 
 
 def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
-    """A (participants, dimension) view and whether it was one vector. Shape and dtype are checked, values
-    are not."""
+    """A (participants, dimension) view, and whether it was one vector.
+
+    Shape and dtype are checked, values are not.
+    """
     array = _array(vectors)
     single = array.ndim == 1
     rows = array[None, :] if single else array
@@ -37,10 +39,12 @@ def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
 
 
 def as_blocks(vectors: Any, rows: int, dimension: int, *, ahead: bool = True) -> Iterator[Block]:
-    """Blocks of at most `rows` rows; of an array, about equal ones, four or a multiple of it (whatever the
-    number of cores, so that a reproducible run does not depend on it), which keeps two or four threads busy.
+    """The vectors in blocks of at most `rows` rows.
 
-    What comes from an iterable is copied, since generators like to fill the same array again, unless each
+    An array is cut into about equal blocks, four or a multiple of it, which keeps two or four threads busy;
+    their number does not depend on the cores, so that a reproducible run does not.
+
+    What comes from an iterable is copied, since generators often refill the same array, unless each
     block is done with before the next one is asked for (not `ahead`); single vectors are put together into
     blocks.
     """

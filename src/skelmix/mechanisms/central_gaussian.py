@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CentralGaussian(Mechanism):
-    """NOT DISTRIBUTED: participants hand their clipped vectors to an aggregator who is trusted with them,
-    and who adds Gaussian noise of variance `total_noise` to the sum, once.
+    """NOT DISTRIBUTED: a trusted aggregator sees the clipped vectors and adds Gaussian noise to their sum.
+
+    The noise has variance `total_noise` and is added once.
 
     A reference in floating point: its noise is a float64 approximation of a normal law, and it neither
     rotates, rounds nor wraps. There is no modulus; `bits`, `shares`, `rotation_seed`, `keep` and
@@ -61,7 +62,7 @@ class CentralGaussian(Mechanism):
             )
 
     def _check_subset(self) -> None:
-        """Nothing is sent: all coordinates reach the aggregator, whatever `keep` says."""
+        """Accept any `keep`: nothing is sent, all coordinates reach the aggregator."""
 
     @property
     def radius(self) -> float:
@@ -78,8 +79,10 @@ class CentralGaussian(Mechanism):
     def encode(
         self, vectors: Any, *, round: int, shares: Shares = None, entropy: Entropy | None = None
     ) -> NDArray[np.float64]:
-        """The clipped vectors, float64, as the trusted aggregator sees them: NOT PRIVATE, noise comes with
-        the sum."""
+        """The clipped vectors, float64, as the trusted aggregator sees them.
+
+        NOT PRIVATE: the noise is added to the sum only.
+        """
         _, single = rows_of(vectors, self.dimension)
         clipped = self._clipped(vectors)[0]
         return clipped[0] if single else clipped
@@ -94,8 +97,10 @@ class CentralGaussian(Mechanism):
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
     ) -> NDArray[np.float64]:
-        """The sum of the clipped vectors plus one draw of Gaussian noise, float64 (d,); what the aggregator
-        releases."""
+        """What the aggregator releases: the sum of the clipped vectors plus one draw of Gaussian noise.
+
+        float64 (d,).
+        """
         seen = EncodeStats()
         total = np.zeros(self.dimension)
         rows = max(1, (1 << 18) // self.dimension)

@@ -95,8 +95,9 @@ class FlatClip:
 
 @dataclass(frozen=True)
 class MixtureClip:
-    """The paper's Algorithm 5: Σ(x² + p - p²) <= c, by default c = γ²Δ², and ⌈|x_j|⌉ <= linf, an integer >=
-    1.
+    """The paper's Algorithm 5: Σ(x² + p - p²) <= c and ⌈|x_j|⌉ <= linf, an integer >= 1.
+
+    By default c = γ²Δ².
 
     Example:
 

@@ -21,8 +21,10 @@ from skelmix.noise.table import ExactSampler
 
 @dataclass(frozen=True)
 class ConditionallyRounded(IntegerMechanism):
-    """Rounds again until the rounded vector is not longer than c̃ (Kairouz, Liu and Steinke 2021): the
-    sensitivities are those of *integer* vectors, and the rounding has a small bias.
+    """A mechanism that rounds again until the rounded vector is not longer than c̃.
+
+    Kairouz, Liu and Steinke 2021: the sensitivities are those of *integer* vectors, and the rounding has a
+    small bias.
     """
 
     @cached_property

@@ -24,8 +24,10 @@ _LEAST_VARIANCE = (
 
 @dataclass(frozen=True)
 class GaussianMixture(Mixture):
-    """Each participant adds N_Z(0, σ²) with σ² = total_noise/shares. Sums of them are not discrete
-    Gaussians, quite: the bounds are about the law of the sum of `shares` of them.
+    """Each participant adds N_Z(0, σ²) with σ² = total_noise/shares.
+
+    Sums of them are not quite discrete Gaussians: the bounds are about the law of the sum of `shares` of
+    them.
 
     Example:
 

@@ -100,10 +100,11 @@ class IntegerMechanism(Mechanism):
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
-        """The sum modulo 2^bits of what the participants would send, (coordinates,): the law of adding up
-        `encode`.
+        """The sum modulo 2^bits of what the participants would send, (coordinates,), for simulation.
 
-        For simulation. vectors: an array, or an iterable of (d,) vectors and (k, d) blocks, streamed:
+        It has the law of adding up `encode`.
+
+        vectors: an array, or an iterable of (d,) vectors and (k, d) blocks, streamed:
         memory is O(threads·d) whatever the number of participants. participants: how many add noise, at
         least as many as vectors (the default); any more of them hold the zero vector. The noise of many is
         one draw where their sum has a table: Skellam and binomial, and sixteen discrete Gaussians at a time.
@@ -134,8 +135,10 @@ class IntegerMechanism(Mechanism):
         return wrap(total, self.bits)
 
     def decode(self, total: Any, *, round: int) -> NDArray[np.float64]:
-        """The estimate of the sum of the participants' (clipped) vectors, float64 (d,), from their sum
-        modulo 2^bits."""
+        """The estimate of the sum of the participants' (clipped) vectors, from their sum modulo 2^bits.
+
+        float64 (d,).
+        """
         z = np.asarray(total)
         if z.shape != (self.coordinates,) or z.dtype.kind not in "iu":
             raise InvalidInput(
@@ -152,8 +155,10 @@ class IntegerMechanism(Mechanism):
         return unrotate(values, self.rotation_seed, round, dimension=self.dimension, scale=1.0 / self.scale)
 
     def overflow(self, sums: NDArray[Any]) -> int:
-        """How many coordinates of a true integer sum wrap around, and so decode wrongly (known in
-        simulation only)."""
+        """How many coordinates of a true integer sum wrap around, and so decode wrongly.
+
+        Known in simulation only.
+        """
         return wrapped_coordinates(sums, self.bits)
 
     def _encode_block(
@@ -165,8 +170,10 @@ class IntegerMechanism(Mechanism):
 
     @contextmanager
     def _prepared(self, start: int, rows: Any, round: int) -> Iterator[tuple[NDArray[Any], Clipped]]:
-        """Rotate, scale, choose and clip: the floats that are rounded next, in memory that is lent for the
-        block."""
+        """Rotate, scale, choose and clip: the floats that are rounded next.
+
+        Their memory is lent for the block.
+        """
         given = self._given(rows)
         with counted_from(start), scratch((len(given), self.coordinates), given.dtype) as x:
             if self.keep is not None:
@@ -180,8 +187,10 @@ class IntegerMechanism(Mechanism):
             yield x, self._clip(x)
 
     def _given(self, rows: Any) -> NDArray[Any]:
-        """The rows as a C-contiguous float array. NaN and infinity are left to the clip, which finds them:
-        they fill their rotated row."""
+        """The rows as a C-contiguous float array.
+
+        NaN and infinity are left to the clip, which finds them: they fill their rotated row.
+        """
         return np.ascontiguousarray(validation.real_vectors(rows, self.dimension, finite=False))
 
     @abstractmethod
@@ -202,8 +211,10 @@ class IntegerMechanism(Mechanism):
 
     @abstractmethod
     def participant_law(self, shares: Shares = None) -> BallLaw | None:
-        """The law of one participant's noise a coordinate: exactly 1/shares of `total_noise`; None without
-        noise."""
+        """The law of one participant's noise per coordinate; None without noise.
+
+        It is exactly 1/shares of `total_noise`.
+        """
 
     def total_law(self, participants: int, shares: Shares = None) -> Law | None:
         """The law of the noise in the sum of this many participants."""
@@ -211,8 +222,10 @@ class IntegerMechanism(Mechanism):
         return None if law is None else law.sum_of(participants)
 
     def noise_variance(self, participants: int) -> float:
-        """Variance of a coordinate of the summed noise on the integer grid, each adding 1/self.shares of
-        the noise."""
+        """Variance of a coordinate of the summed noise on the integer grid.
+
+        Each participant adds 1/self.shares of the noise.
+        """
         law = self.participant_law()
         return 0.0 if law is None else participants * law.variance
 
@@ -296,8 +309,11 @@ class IntegerMechanism(Mechanism):
 
     @staticmethod
     def _with_entropy(items: Iterable[Any], entropy: Entropy | None) -> Iterator[tuple[Any, Entropy]]:
-        """Each item with a stream: the system's serves all threads; any other is split item by item, so
-        that what is drawn does not depend on how the threads were scheduled."""
+        """Pair each item with a stream of randomness.
+
+        The system's serves all threads; any other is split item by item, so that what is drawn does not
+        depend on how the threads were scheduled.
+        """
         source = system_entropy() if entropy is None else entropy
         for item in items:
             yield item, source if isinstance(source, SystemEntropy) else source.spawn()

@@ -1,5 +1,7 @@
-"""What the two mixtures share: clip, round without bias, add noise; the noise makes the rounding private as
-well."""
+"""The two mixtures' common part: clip, round without bias, add noise.
+
+The noise hides the rounding as well.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,11 @@ FLAT_DEVIATIONS = 5.0
 
 @dataclass(frozen=True)
 class Mixture(SiloMechanism):
-    """Stochastic rounding plus integer noise. The sum is unbiased; each coordinate has the variance of the
-    summed noise plus Σp(1-p) over the participants (Bao et al. 2022, Corollary 2), on the integer grid."""
+    """Stochastic rounding plus integer noise, an unbiased sum.
+
+    Each coordinate has the variance of the summed noise plus Σp(1-p) over the participants (Bao et al. 2022,
+    Corollary 2), on the integer grid.
+    """
 
     clip: Clip = field(default_factory=L2Clip)
 
@@ -147,8 +152,10 @@ class Mixture(SiloMechanism):
         return mixture_curve(self.accounted_law, self.radius, orders)
 
     def certificate(self, bound: str, slack: float) -> GaussianCertificate:
-        """The Gaussian that one round is no worse than, up to total variation `slack`: bound "gdp" or
-        "flat"."""
+        """The Gaussian that one round is no worse than, up to total variation `slack`.
+
+        For the bounds "gdp" and "flat".
+        """
         from skelmix.accounting import gaussian as gaussian_dp
 
         if bound == "gdp" and not isinstance(self.clip, MixtureClip):
@@ -182,8 +189,10 @@ class Mixture(SiloMechanism):
 
 
 def chi_square(law: Law) -> float:
-    """E[(P(k-1)/P(k) - 1)²] under P: μ² of the Gaussian that the mixture approaches, per unit of ‖x‖²;
-    about 1/variance."""
+    """The χ² of a unit shift: E[(P(k-1)/P(k) - 1)²] under P, about 1/variance.
+
+    It is μ² of the Gaussian that the mixture approaches, per unit of ‖x‖².
+    """
     low, high = law.support_bound(-50.0)
     logs = law.log_pmf(np.arange(low - 1, high + 1))
     with np.errstate(invalid="ignore"):

@@ -23,8 +23,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 
 def mechanism_from_dict(data: Any) -> Mechanism:
-    """The mechanism that `Mechanism.to_dict` described. Every field must be there, and no other: else
-    `InvalidInput`.
+    """The mechanism that `Mechanism.to_dict` described.
+
+    Every field must be there, and no other: else `InvalidInput`.
 
     Example:
 

@@ -22,8 +22,10 @@ from skelmix.noise.entropy import Entropy, system_entropy
 
 @dataclass(frozen=True)
 class SiloMechanism(IntegerMechanism):
-    """A mechanism whose bound, with certain clips, holds for one record of a silo's sum as it does for one
-    participant's vector."""
+    """A mechanism that can protect one record of a silo's sum as it does one participant's vector.
+
+    Its bound covers both, with certain clips.
+    """
 
     @property
     @abstractmethod

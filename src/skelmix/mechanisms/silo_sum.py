@@ -1,5 +1,4 @@
-"""Record-level privacy: a silo adds up its records' clipped vectors exactly, then rounds and noises the sum
-once.
+"""Record-level privacy: a silo adds up its records exactly, then rounds and adds noise once.
 
 The bounds of the mixtures hold for any base point: they compare u + g with u, where g is one clipped record
 and u the sum of the others, whatever u is. So noise that hides one participant's vector hides one record.
@@ -128,8 +127,10 @@ class SiloSum:
         return total
 
     def rounded(self, entropy: Entropy) -> NDArray[np.int64]:
-        """The sum, each coordinate rounded stochastically to an integer: once, since a second rounding of
-        the same sum would be a second release."""
+        """The sum, each coordinate rounded stochastically to an integer, once.
+
+        A second rounding of the same sum would be a second release.
+        """
         with self._lock:
             if self._encoded:
                 raise InvalidInput(

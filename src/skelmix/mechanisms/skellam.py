@@ -57,7 +57,7 @@ class Skellam(ConditionallyRounded):
         return skellam(self.total_noise, self.l2_sensitivity, self.l1_sensitivity, orders)
 
     def certificate(self, bound: str, slack: float) -> GaussianCertificate:
-        """An integer shift of a Skellam is no worse than a Gaussian shift by 2Φ⁻¹((1 + P(0))/2) a unit."""
+        """An integer shift of a Skellam is no worse than a Gaussian shift by 2Φ⁻¹((1 + P(0))/2) per unit."""
         from skelmix.accounting.gaussian import integer_gdp_certificate
 
         if bound != "gdp":

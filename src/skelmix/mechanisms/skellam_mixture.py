@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SkellamMixture(Mixture):
-    """Each participant adds Sk(λ, λ) with λ = total_noise/shares; the sum of `shares` of them is Sk(Λ, Λ),
-    variance 2Λ.
+    """Each participant adds Sk(λ, λ) with λ = total_noise/shares.
+
+    The sum of `shares` of them is Sk(Λ, Λ), variance 2Λ.
 
     clip=L2Clip(): the certified bound needs nothing but the L2 norm. clip=FlatClip(b): with it the
     Gaussian's own accounting. clip=MixtureClip(linf): the paper's clip and bound.

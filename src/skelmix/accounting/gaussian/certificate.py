@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 _MARGIN = (
     1e-9  # relative; covers float64: masses to 4e-16, sums of at most 1e6 of them, ndtri to 1e-15, twice over
 )
-_INTEGER_TAIL = 1e-40  # mass that the integer certificate cuts off a coordinate
+_INTEGER_TAIL = 1e-40  # mass that the integer certificate cuts off per coordinate
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,15 @@ class GaussianCertificate:
 
     @property
     def noise_multiplier(self) -> float:
-        """Of the central Gaussian mechanism that dominates: 1/mu."""
+        """The noise multiplier of the central Gaussian mechanism that dominates: 1/mu."""
         return 1 / self.mu if self.mu else math.inf
 
 
 @functools.lru_cache(maxsize=512)
 def gdp_certificate(law: Law, radius: float, dimension: int, slack: float) -> GaussianCertificate:
-    """SMM (or the same with discrete Gaussian noise) with ‖x‖₂ <= radius in scaled units, nothing else being
-    clipped.
+    """The certificate of SMM (or of discrete Gaussian noise) for ‖x‖₂ <= radius, nothing else being clipped.
+
+    The radius is in scaled units.
 
     `law` is that of the summed noise, `slack` in (0, 1) the total variation that a round may cost: the cut is
     placed so that √dimension·radius·δ₁ <= slack; δ₁ = 2·S(K-1) pays for either orientation of a coordinate.
@@ -100,10 +101,11 @@ def gdp_certificate(law: Law, radius: float, dimension: int, slack: float) -> Ga
 
 @functools.lru_cache(maxsize=512)
 def integer_gdp_certificate(law: Law, radius: float, dimension: int | None = None) -> GaussianCertificate:
-    """Noise on integer vectors s with ‖s‖₂ <= radius (the plain Skellam mechanism): mu = radius·(largest
-    step).
+    """The certificate of noise on integer vectors s with ‖s‖₂ <= radius (the plain Skellam mechanism).
 
-    The largest step of Φ⁻¹(F) is taken over all levels but tails of mass 1e-40 a coordinate, which are paid
+    mu = radius·(largest step).
+
+    The largest step of Φ⁻¹(F) is taken over all levels but tails of mass 1e-40 per coordinate, which are paid
     for as slack (at most radius² coordinates are not zero, and at most `dimension` if given).
     """
     non_negative(radius=radius)

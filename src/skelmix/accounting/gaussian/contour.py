@@ -111,8 +111,9 @@ def series_error(line: Contour, mu: float) -> float:
 def contour_errors(
     lines: list[Contour], middle: Middle | None, radius: float, mu: float, smoothing: float
 ) -> FloatArray:
-    """ln C_u for each line: |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on
-    Re t = 1 - u.
+    """The logarithm of the error constant C_u for each line.
+
+    |H_ε - the Gaussian's H_ε| <= C_u·e^(ε(1-u)), forwards on Re t = u, backwards on Re t = 1 - u.
 
     `mu` is that of the coordinates alone; the factor exp((u²-u)(mu²+smoothing²)/2) is taken out of all three
     ranges.
@@ -136,8 +137,10 @@ def contour_errors(
 
 
 class Middle:
-    """Bounds |E r_x^t| <= exp(x²·β(t)) for all x in (0, b] and ω in [start, end], where the series for x = b
-    prove nothing any more. `near`: another one's, to look for the splits from.
+    """Bounds |E r_x^t| <= exp(x²·β(t)) for x in (0, b] and ω in [start, end].
+
+    They serve where the series for x = b no longer prove anything. `near`: another one's, to start the search
+    for splits from.
     """
 
     def __init__(
@@ -162,8 +165,9 @@ class Middle:
     def integrals(
         self, lines: list[Contour], radius: float, mu: float, smoothing: float, end: float
     ) -> FloatArray:
-        """For each line a bound on the integral of (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t| over
-        [line.start, end].
+        """For each line, a bound on an integral over [line.start, end].
+
+        The integrand is (|E Π r^t| + |Gaussian|)·exp(-ω²s²/2)/|t² - t|.
 
         Both factors are taken over the Gaussian's value on the axis, exp((u²-u)mu²/2).
         """
@@ -187,8 +191,7 @@ class Middle:
 
 
 class _Segment:
-    """One range [low, high] of ω: the series for x up to `split`, a grid with Lipschitz constants for the
-    rest.
+    """One range [low, high] of ω: series for x up to `split`, a grid with Lipschitz constants for the rest.
 
     Any split gives a bound. The largest widest·0.8^shrinks at which the series are good is taken, looked for
     from `near`, the shrinks of a neighbouring segment.
@@ -220,8 +223,10 @@ class _Segment:
         self.spans = list(self._spans(values, b, grid / (chi * math.hypot(high, highest))))
 
     def _spans(self, values: Ratios, b: float, width: float) -> Iterator[tuple[float, float, FloatArray]]:
-        """(low, high, rows) for pieces of (split, b] inside unit cells, at most `width`; rows ln r in the
-        middle, the smaller and the larger one of both ends, and |r_end - r_start|."""
+        """Pieces of (split, b] inside unit cells, at most `width` wide: (low, high, rows).
+
+        rows: ln r in the middle, the smaller and the larger one of both ends, and |r_end - r_start|.
+        """
         for s in range(math.floor(self.split), math.ceil(b)):
             low, high = max(self.split, float(s)), min(b, s + 1.0)
             if low >= high:
@@ -236,8 +241,10 @@ class _Segment:
                 yield low + a * (high - low), low + z * (high - low), rows
 
     def log_bound(self, offsets: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-        """β for each offset (rows) on each interval of ω (columns): an upper bound on ln|E r_x^t|/x² over
-        0 < x <= b, on Re t = 1/2 + offset and 1/2 - offset."""
+        """The bound β for each offset (rows) on each interval of ω (columns).
+
+        It is an upper bound on ln|E r_x^t|/x² over 0 < x <= b, on Re t = 1/2 + offset and 1/2 - offset.
+        """
         u = np.concatenate([0.5 + offsets, 0.5 - offsets])[:, None]
         # Re A falls with ω: taken on the left; e grows: on the right
         bound = self.series.gaussian(u + 1j * left).real + self.series.error(u + 1j * right)
@@ -260,8 +267,10 @@ class _Segment:
 
 
 def _first(good: Callable[[int], bool], near: int) -> int:
-    """A number that is good while the one before is not (0: the first), or `_MOST_SHRINKS`; looked for in
-    growing steps from `near`, then by halves."""
+    """A number that is good while the one before is not (0: the first), or `_MOST_SHRINKS`.
+
+    The search goes in growing steps from `near`, then by halves.
+    """
     bad, fine, step = -1, _MOST_SHRINKS, 1
     while fine - bad > 1:
         near = near if bad < near < fine else (bad + fine) // 2

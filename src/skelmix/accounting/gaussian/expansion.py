@@ -39,8 +39,9 @@ _INVALID = 0.9  # |w| must stay below this for the logarithm's series
 
 @dataclass(frozen=True)
 class Ratios:
-    """P_0 on k = -reach..reach as `mass`, and ln r_1 on the same k: what a coordinate's divergence is made
-    of.
+    """The quantities that a coordinate's divergence is made of.
+
+    P_0 on k = -reach..reach as `mass`, and ln r_1 on the same k.
     """
 
     mass: FloatArray
@@ -81,8 +82,9 @@ class Ratios:
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
-    """As far out as the masses are above 1e-100, so that shifts by up to `largest_shift` stay inside the
-    table.
+    """The levels as far out as the masses are above 1e-100.
+
+    Shifts by up to `largest_shift` stay inside the table.
     """
     reach = min(table.reach - 1 - largest_shift, int(np.count_nonzero(table.mass > 1e-100)))
     half = table.mass[: reach + 1]
@@ -101,7 +103,7 @@ def pieces(b: float) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True)
 class _Piece:
-    """All in τ = c·(t - 1/2), with moments in units of c."""
+    """The series on one piece, in τ = c·(t - 1/2), with moments in units of c."""
 
     low: float
     high: float
@@ -224,8 +226,10 @@ def _undominated(rows: FloatArray) -> FloatArray:  # pragma: no cover
 
 @lru_cache(maxsize=4)
 def _taylor(columns: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """For the middle p of each subinterval of [0, 1]: p^j; its slope over half a width; and the most that the
-    rest of it comes to, from the second derivative."""
+    """Taylor's form at the middle p of each subinterval of [0, 1].
+
+    p^j; its slope over half a width; and a bound on the rest, from the second derivative.
+    """
     degrees = np.arange(columns)
     half = 0.5 / _PARTS
     centres = ((np.arange(_PARTS) + 0.5) / _PARTS)[:, None]
@@ -236,8 +240,9 @@ def _taylor(columns: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _sizes(rows: FloatArray, first: bool) -> FloatArray:
-    """Bounds on |E[v^l]| over a piece, from the rows of `power_sums`: even l are convex in x, odd l need not
-    be.
+    """Bounds on |E[v^l]| over a piece, from the rows of `power_sums`.
+
+    Even l are convex in x, odd l need not be.
     """
     starts, ends, middles, widest = rows
     if first:  # E[v^l] = p^l·E[b^l]
@@ -250,8 +255,11 @@ def _sizes(rows: FloatArray, first: bool) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _cumulants(joint: FloatArray, c: float) -> FloatArray:  # pragma: no cover
-    """Coefficients (degree in τ, degree in p) of Σ_{i<=I} (-1)^(i+1) w^i/i, over c²(t² - t), for
-    w = Σ_l C(t,l)·E[(a + p·(b-a))^l], from joint[i, j] = E[a^i (b-a)^j]."""
+    """Coefficients (degree in τ, degree in p) of the logarithm's series, over c²(t² - t).
+
+    The series is Σ_{i<=I} (-1)^(i+1) w^i/i for w = Σ_l C(t,l)·E[(a + p·(b-a))^l], from joint[i, j] = E[a^i
+    (b-a)^j].
+    """
     quotient = np.zeros((MOMENTS - 2, MOMENTS))  # w over c²(t² - t)
     falling = np.zeros(MOMENTS)  # Π (t - i) over i = 2..l-1, in τ
     falling[0] = 1.0
@@ -279,7 +287,7 @@ def _cumulants(joint: FloatArray, c: float) -> FloatArray:  # pragma: no cover
 
 @njit(cache=True, nogil=True)
 def _product(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Of two polynomials in two variables."""
+    """The product of two polynomials in two variables."""
     found = np.zeros((a.shape[0] + b.shape[0] - 1, a.shape[1] + b.shape[1] - 1))
     for i in range(b.shape[0]):
         for j in range(b.shape[1]):

@@ -65,7 +65,9 @@ _POLE = 0.03  # contours keep this distance from t = 0 and t = 1
 def flat_certificate(
     law: Law, radius: float, linf: float, dimension: int, slack: float
 ) -> GaussianCertificate:
-    """Every x with ‖x‖₂ <= radius and ‖x‖_∞ <= linf, in scaled units; `law` is that of the summed noise.
+    """The certificate for every x with ‖x‖₂ <= radius and ‖x‖_∞ <= linf, in scaled units.
+
+    `law` is that of the summed noise.
 
     mu = radius·χ·√(1+κ²)·(1+η'): χ² = E[(f(k-1)/f(k) - 1)²], κ the smoothing, η' what the contour integrals
     leave open. `slack` in (0, 1) pays for likelihood ratios beyond e^±ε*. It needs linf below the noise's
@@ -106,8 +108,10 @@ Series = tuple[Expansion, TiltedExpansion | None]
 
 
 def _expansions(values: Ratios, linf: float, offsets: FloatArray, mu: float) -> list[Series]:
-    """Outwards from x = 0 as far as that is good, then under the tilted law; and, with few levels, outwards
-    all the way: which is better is seen at the end."""
+    """The candidate expansions: outwards from x = 0 as far as that is good, then under the tilted law.
+
+    With few levels, also outwards all the way: the end shows which is better.
+    """
     highest, chi = 0.5 + float(offsets[-1]), math.sqrt(values.chi_square)
     unit = chi * math.hypot(highest, _TILTED_END / mu)  # |t|·χ
     if linf * unit <= _SPLIT or 1 / values.chi_square > _MOST_TILTED:
@@ -145,7 +149,7 @@ def _smallest_mu(lines: list[Contour], values: Ratios, linf: float, radius: floa
 
 
 def _refuse_hopeless(law: Law, linf: float) -> None:
-    """Say at once what the contours would find out slowly, or at more cost than the answer is worth."""
+    """Refuse at once what the contours would find out slowly, or at more cost than the answer is worth."""
     deviation = math.sqrt(law.variance)
     if law.variance > _MOST_VARIANCE:
         raise PrivacyUnattainable(
@@ -172,8 +176,10 @@ def _ratios(law: Law, linf: float) -> Ratios:
 
 
 def _series_alone(lines: list[Contour], offsets: FloatArray, ideal: float, slack: float) -> float:
-    """mu over `ideal` if the series were all and there were no smoothing to pay for; infinite: there is
-    hardly any hope."""
+    """A quick estimate: mu over `ideal` if the series were all and smoothing were free.
+
+    Infinite: there is hardly any hope.
+    """
     if not lines:
         return math.inf
     errors = np.array([series_error(line, ideal) for line in lines])
@@ -212,9 +218,7 @@ def _largest_epsilon(mu: float, slack: float) -> float:
 
 
 def _dominating(offsets: FloatArray, errors: FloatArray, smoothed: float, slack: float) -> float:
-    """The mu of a Gaussian pair that dominates the smoothed pair for all ε up to ε*; infinite if none is
-    found.
-    """
+    """The mu of a Gaussian pair that dominates the smoothed pair up to ε*; infinite if none is found."""
     bad, good = math.log(1e-6), math.log(_LARGEST_ETA)
     if not _outweighs(offsets, errors, smoothed, smoothed * (1 + _LARGEST_ETA), slack):
         return math.inf
@@ -228,8 +232,9 @@ def _dominating(offsets: FloatArray, errors: FloatArray, smoothed: float, slack:
 
 
 def _outweighs(offsets: FloatArray, errors: FloatArray, smoothed: float, mu: float, slack: float) -> bool:
-    """H_ε of the Gaussian pair with `mu` is above that with `smoothed` by at least the error, for every ε in
-    [0, ε*(mu)].
+    """Whether the Gaussian pair with `mu` dominates for every ε in [0, ε*(mu)].
+
+    Its H_ε must be above that with `smoothed` by at least the error.
 
     The difference is the integral of ∂H_ε/∂m = φ(m/2 - ε/m) over m; a lower sum: |m/2 - ε/m| is largest at a
     corner of each cell of the grid in (ε, m). The error on an interval of ε is the larger one of both ends,

@@ -17,8 +17,9 @@ _BLOCK = 128  # levels at a time: what is made of them stays in the nearest cach
 def power_sums(  # pragma: no cover
     mass: FloatArray, start: FloatArray, end: FloatArray, unit: float, orders: int
 ) -> tuple[FloatArray, FloatArray]:
-    """E[a^i (b-a)^j] for i + j < orders, and rows E[a^l], E[b^l], E[((a+b)/2)^l], E[max(|a|,|b|)^l·|b-a|]; a
-    = start/unit, b = end/unit.
+    """The sums of powers and joint powers of a = start/unit and b = end/unit.
+
+    E[a^i (b-a)^j] for i + j < orders, and rows E[a^l], E[b^l], E[((a+b)/2)^l], E[max(|a|,|b|)^l·|b-a|].
     """
     joint, rows = np.zeros((orders, orders)), np.zeros((4, orders))
     powers, slopes = np.empty((orders, _BLOCK)), np.empty((orders, _BLOCK))
@@ -59,9 +60,11 @@ def power_sums(  # pragma: no cover
 def tilted_modulus(  # pragma: no cover
     mass: FloatArray, rows: FloatArray, offsets: FloatArray, first: float, step: float, count: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """|E r^(u+iω)| at ω = first, first + step, … (columns), for u = 1/2 + each offset and then 1/2 - each
-    offset (rows), with the middle r of a piece of x; and what bounds its change. rows: ln r in the middle,
-    the smaller and the larger one of both ends of the piece, and |r_end - r_start|. offsets rise from 0 on.
+    """The moduli |E r^(u+iω)| with the middle r of a piece of x, and what bounds their change.
+
+    Columns: ω = first, first + step, … Rows: u = 1/2 + each offset, then 1/2 - each offset. rows: ln r in the
+    middle, the smaller and the larger one of both ends of the piece, and |r_end - r_start|. offsets rise from
+    0 on.
 
     Returns (moduli, E[r^u|ln r - mean|], E[max(r_start^(u-1), r_end^(u-1))·|r_end - r_start|], E[r^u]), the
     last three for each u. Left to the caller's margin: levels that weigh less than 1e-18, and rounding, with
@@ -121,8 +124,10 @@ def _heavy(mass: FloatArray, logs: FloatArray, offset: float) -> tuple[int, int]
 def _tilted(  # pragma: no cover
     mass: FloatArray, rows: FloatArray, offsets: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(mass·r^u a level, `steep`) of `tilted_modulus`; powers from those of the last offset where the gaps
-    are equal, as they are."""
+    """The weights of `tilted_modulus`: (mass·r^u per level, `steep`).
+
+    Powers come from those of the last offset where the gaps are equal, as they are.
+    """
     count = len(offsets)
     weights, steep = np.empty((2 * count, len(mass))), np.zeros(2 * count)
     roots, powers, steps = np.empty((3, _BLOCK)), np.empty((3, _BLOCK)), np.empty((3, _BLOCK))

@@ -94,7 +94,7 @@ class Losses:
 
 
 def _ends(mass: FloatArray, rounds: int) -> tuple[int, int]:
-    """Where the sum of `rounds` indices lies but for the tail: Chernoff bounds at a few exponents."""
+    """Where the sum of `rounds` indices lies, up to the tail: Chernoff bounds at a few exponents."""
     low, high = 0, (len(mass) - 1) * rounds
     cost = math.log(2 / _TAIL) + 1e-13 * rounds  # the logarithms below are right to 1e-13
     growth = np.exp(np.arange(len(mass)) / len(mass))
@@ -129,8 +129,11 @@ def _sampled(loss: float, q: float) -> float:
 
 
 def _unsampled(loss: FloatArray, q: float) -> FloatArray:
-    """Its inverse, -infinity where the loss is below every one that there is. Three forms, each where it
-    loses no digits: below -1 only q > 1/2 gives anything finite, and there 1 - q is exact."""
+    """The inverse of `_sampled`; -infinity where the loss is below every possible one.
+
+    Three forms, each where it loses no digits: below -1 only q > 1/2 gives anything finite, and there 1 - q
+    is exact.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.log(np.maximum(np.exp(np.minimum(loss, 0.0)) - (1 - q), 0.0)) - math.log(q)
         near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 1.0)) / q, -1.0))
@@ -143,8 +146,11 @@ def _grid(bottom: float, top: float, interval: float) -> tuple[int, int]:
 
 
 def _connected(first: int, last: int, interval: float, mu: float, q: float, swapped: bool) -> Losses:
-    """From the divergences at first..last, in units of the interval. With e^l = 1 + (e^ε - 1)/q they are
-    q·H_l of the Gaussian pair; swapped, with e^-l = 1 + (e^-ε - 1)/q, they are q·e^(ε-l)·H_l."""
+    """The masses from the divergences at first..last, in units of the interval.
+
+    With e^l = 1 + (e^ε - 1)/q they are q·H_l of the Gaussian pair; swapped, with e^-l = 1 + (e^-ε - 1)/q,
+    they are q·e^(ε-l)·H_l.
+    """
     epsilon = np.arange(first, last + 1, dtype=np.float64) * interval
     if swapped:
         loss = -_unsampled(-epsilon, q)

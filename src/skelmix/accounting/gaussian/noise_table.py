@@ -56,8 +56,7 @@ class NoiseTable:
 
 
 def noise_table(law: Law, distance: float) -> NoiseTable:
-    """The table of `law` (Skellam, DiscreteGaussian or DiscreteGaussianSum), good for masses up to `distance`
-    from zero.
+    """The table of `law` (Skellam or a sum of discrete Gaussians), for masses up to `distance` from zero.
 
     Raises `InvalidInput` for other laws and `PrivacyUnattainable` where masses at that distance are too small
     for float64: that noise is far too small for the distance.

@@ -75,7 +75,7 @@ def _epsilon(
 def aggregator_epsilon(
     certificate: GaussianCertificate, participations: Participations, *, delta: float, coin: float = 1.0
 ) -> float:
-    """ε at δ of a run, against whoever sees in which rounds the participant takes part, an upper bound.
+    """An upper bound on ε at δ against whoever sees in which rounds the participant takes part.
 
     participations: how often that happens; `Participations(rounds, q)` for cohorts drawn as agreed,
     `Participations(rounds)` for a participant in every round, `Participations(rounds, cap=k)` for an
@@ -165,7 +165,7 @@ def _rough_log_mu(epsilon: float, delta: float, participations: Participations, 
 
 
 def _root(excess: Callable[[float], float], x: float, step: float) -> float:
-    """Where a rising function of ln mu is 0, to 5e-6, or the largest ln mu of use."""
+    """The root of a rising function of ln mu, to 5e-6, or the largest ln mu of use."""
     lowest, highest = math.log(1e-6), math.log(_LARGEST_MU)
     low = high = min(highest, max(lowest, x))
     while excess(low) > 0:

@@ -2,7 +2,7 @@
 
 A Poisson-sampled round is dominated by (1-q)·N(0,1) + q·N(mu,1) against N(0,1); dominating pairs compose,
 adaptively too (Zhu, Dong and Wang 2022, Theorem 10). Only the law with the participant was moved, by slack·q
-a round in total variation, so that
+per round in total variation, so that
 
     δ(ε) <= δ_PLD(ε) + e^ε·Σ rounds·q·slack        (docs/explanation/gaussian-certificates.md, section 4).
 
@@ -46,8 +46,9 @@ class _Profile(Protocol):
 
 
 class _Gaussian:
-    """Unsampled rounds: one Gaussian with mu² = Σ rounds·mu², in closed form (Balle and Wang 2018, Theorem
-    8).
+    """Unsampled rounds as one Gaussian with mu² = Σ rounds·mu², in closed form.
+
+    Balle and Wang 2018, Theorem 8.
     """
 
     def __init__(self, mu: float) -> None:
@@ -71,8 +72,11 @@ class _Gaussian:
 
 
 class _Sampled:
-    """The worse of both directions of so many rounds. `allowance` is taken off δ: what is assumed of each
-    round's divergences, and what is proved of the transforms."""
+    """The worse of both directions of a composition of rounds.
+
+    `allowance` is taken off δ: what is assumed of each round's divergences, and what is proved of the
+    transforms.
+    """
 
     def __init__(self, directions: tuple[Losses, ...], rounds: int) -> None:
         self.directions = directions
@@ -93,8 +97,9 @@ class _Sampled:
 
 @functools.lru_cache(maxsize=16)
 def _profile(parts: _Gaussians, interval: float) -> _Profile:
-    """The composition with this discretisation; unsampled rounds are one Gaussian, and exact when they are
-    all there is.
+    """The composition with this discretisation.
+
+    Unsampled rounds are one Gaussian, and exact when there are no others.
     """
     total = math.sqrt(sum(rounds * mu**2 for mu, q, rounds in parts if q == 1))
     sampled = [part for part in parts if part[1] < 1]
@@ -151,8 +156,9 @@ def _finest(parts: _Gaussians) -> float:
 
 
 def composed_epsilon(parts: Sequence[Part], *, delta: float) -> float:
-    """ε at δ of all rounds together, whatever their certificates and sampling probabilities; infinity if
-    slack exceeds δ.
+    """The ε at δ of all rounds together; infinity if slack exceeds δ.
+
+    Certificates and sampling probabilities may differ between rounds.
 
     Poisson sampling (or none, q = 1). No parts: 0.
     """
@@ -161,7 +167,7 @@ def composed_epsilon(parts: Sequence[Part], *, delta: float) -> float:
 
 
 def composed_delta(parts: Sequence[Part], *, epsilon: float) -> float:
-    """δ at ε of all rounds together, at most 1. See `composed_epsilon`."""
+    """The δ at ε of all rounds together, at most 1; see `composed_epsilon`."""
     non_negative(epsilon=epsilon)
     gaussians = tuple(part for part in _gaussians(parts) if part[0] > 0 and part[1] > 0)
     if any(mu > 40 for mu, _, _ in gaussians):
@@ -254,8 +260,7 @@ def largest_mu(
     *,
     near: float | None = None,
 ) -> float:
-    """The largest mu (to 1e-5) for which `rounds` Poisson-sampled Gaussian rounds are (epsilon,
-    delta)-private.
+    """The largest mu (to 1e-5) with which `rounds` Poisson-sampled Gaussian rounds are (ε, δ)-private.
 
     Guarantee: gaussian_pld_epsilon(1/mu, …) <= epsilon was evaluated. Take the slack's share off delta
     beforehand. near: the delta of an answer already known, to start from. Raises `PrivacyUnattainable` when
@@ -275,8 +280,10 @@ def largest_mu(
 def _largest_mu(
     epsilon: float, delta: float, rounds: int, q: float, start: tuple[float, float] | None
 ) -> tuple[float, float]:
-    """(mu, slope of log ε over log mu there): coarsely, then as finely as it takes, on the private
-    side."""
+    """The largest mu, and the slope of log ε over log mu there.
+
+    Coarsely, then as finely as it takes, on the private side.
+    """
 
     def excess(log_mu: float, interval: float = _COARSEST) -> float:
         parts = ((_rounded_up(math.exp(log_mu)), q, rounds),)
@@ -299,8 +306,10 @@ def _largest_mu(
 
 
 def _like_a_gaussian(epsilon: float, delta: float, rounds: int, q: float) -> float:
-    """About log mu: many rounds together are like one Gaussian with mu² = rounds·q²·(exp(mu²) - 1) (Dong,
-    Roth and Su 2022, Corollary 5.4)."""
+    """About log mu: many rounds together are like one Gaussian with mu² = rounds·q²·(exp(mu²) - 1).
+
+    Dong, Roth and Su 2022, Corollary 5.4.
+    """
     low, high = 1e-7, 1e4
     while high / low > 1.001:
         middle = math.sqrt(low * high)
@@ -309,8 +318,10 @@ def _like_a_gaussian(epsilon: float, delta: float, rounds: int, q: float) -> flo
 
 
 def _root(excess: Callable[[float], float], x: float, slope: float, within: float) -> tuple[float, float]:
-    """(x, slope) with -within <= excess(x) <= 0, for a function that grows smoothly; by secants, kept in a
-    bracket."""
+    """A root of a function that grows smoothly: (x, slope) with -within <= excess(x) <= 0.
+
+    By secants, kept in a bracket.
+    """
     low, high = -math.inf, math.inf
     before: tuple[float, float] | None = None
     for _ in range(60):

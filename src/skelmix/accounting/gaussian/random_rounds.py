@@ -98,7 +98,7 @@ def _total(losses: Losses, participations: Participations) -> GridSum:
 
 
 def _ends(losses: Losses, participations: Participations) -> tuple[int, int]:
-    """Where the total loss lies but for the tail, in intervals: Chernoff bounds at a few exponents."""
+    """Where the total loss lies, up to the tail, in intervals: Chernoff bounds at a few exponents."""
     index = losses.first + np.arange(len(losses.mass))
     cost, width = math.log(2 / _TAIL), len(losses.mass)
     high = max(0, participations.most * int(index[-1]))

@@ -128,8 +128,10 @@ class TiltedExpansion:
 
 
 def _cuts(low: float, high: float, largest: float) -> list[tuple[float, float]]:
-    """[low, high] cut at the integers and into pieces whose half width is at most `_NARROW` of x and of
-    1/(|t|χ)."""
+    """The interval [low, high] cut at the integers and into narrow pieces.
+
+    Their half width is at most `_NARROW` of x and of 1/(|t|χ).
+    """
     found, start = [], low
     while start < high:
         cell = min(high, math.floor(start) + 1.0)

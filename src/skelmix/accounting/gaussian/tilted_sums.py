@@ -99,8 +99,10 @@ def tilted_sums(  # pragma: no cover
 def coefficients(  # pragma: no cover
     sums: FloatArray, u: float, chi2: float, middle: float, half: float
 ) -> FloatArray:
-    """Coefficients in y of a bound on |quotient - 1| as far as the series go: absolute ones, over all powers
-    of θ. In ξ = iω·x0·χ everything is real."""
+    """Coefficients in y of a bound on |quotient - 1| as far as the series go.
+
+    They are absolute, over all powers of θ. In ξ = iω·x0·χ everything is real.
+    """
     powers, count = sums.shape
     scale = middle * math.sqrt(chi2)
     size = 2 * count + 3 * powers

@@ -1,4 +1,4 @@
-"""The theorems of the paper and of the baselines, one function a theorem.
+"""The theorems of the paper and of the baselines, one function per theorem.
 
 "Bao et al. 2022" is the Skellam mixture paper. Each function returns the Rényi curve on those of the given
 orders at which the theorem's conditions hold; the other orders are left out. `total_noise` is Λ, the
@@ -135,8 +135,9 @@ def skellam(total_noise: float, l2: float, l1: float, orders: Orders = DEFAULT_O
 
 
 def convolution_gap(variance: float, copies: int) -> float:
-    """τ_n = 10 Σ_{k=1}^{n-1} exp(-2π²σ²k/(k+1)): how far a sum of n discrete Gaussians is from a discrete
-    Gaussian.
+    """How far a sum of n discrete Gaussians is from a discrete Gaussian.
+
+    τ_n = 10 Σ_{k=1}^{n-1} exp(-2π²σ²k/(k+1)).
 
     Bao et al. 2022, Eq. (7), after Kairouz, Liu, Steinke 2021, who need σ >= 1/2; infinity below that (n >
     1).
@@ -158,8 +159,7 @@ def theorem_7(variance: float, copies: int, shift: int, orders: Orders = DEFAULT
 
 
 def theorem_8(variance: float, copies: int, c: float, linf: int, orders: Orders = DEFAULT_ORDERS) -> RdpCurve:
-    """One coordinate of the discrete Gaussian mixture; Bao et al. 2022, Theorem 8, with its last term
-    corrected.
+    """One coordinate of the discrete Gaussian mixture: Bao et al. 2022, Theorem 8, last term corrected.
 
     1.1·min{αc/(2nσ²) + τ_n, αc/(2nσ²) + αΔ∞τ_n/(√n σ) + (α/2)τ_n²}: the printed τ_n² is (α/2)τ_n² once the
     square of Theorem 7 is expanded. Eq. (8) must hold at the order.
@@ -227,8 +227,8 @@ def binomial(trials: float, l2: float, l1: float, linf: float, dimension: int, d
 
     Agarwal, Suresh, Yu, Kumar, McMahan 2018, Theorem 1, at p = 1/2 with quantisation step 1 (the grid's).
     Infinity unless N/4 >= max(23 ln(10d/δ), 2Δ∞). As published it leaves out the mean Δ₂²/(2·N/4) of the
-    privacy loss and falls below the truth for ε of some 8 and more, so `binomial_tail` is its floor. There is
-    no Rényi bound.
+    privacy loss and falls below the truth for ε of about 8 and more, so `binomial_tail` is its floor. There
+    is no Rényi bound.
     """
     positive(trials=trials)
     non_negative(l2=l2, l1=l1, linf=linf)
@@ -288,8 +288,9 @@ def compose_advanced(epsilon: float, rounds: int, slack: float) -> float:
 
 
 def composed_epsilon(one_round: Callable[[float], float], q: float, rounds: int, delta: float) -> float:
-    """ε at δ of `rounds` rounds, Poisson sampled with probability q, of a mechanism that only has
-    `one_round(δ₀)` -> ε₀.
+    """The total ε at δ of Poisson-sampled rounds of a mechanism that only has `one_round(δ₀)` -> ε₀.
+
+    There are `rounds` of them, sampled with probability q.
 
     The better of linear composition (δ₀ = δ/(Tq)) and advanced composition over a few splits of δ between the
     rounds and the slack; every split is valid, so the least of them is. Infinity if the one round has no

@@ -43,7 +43,9 @@ class RdpCurve:
         object.__setattr__(self, "orders", checked_orders(self.orders))
         object.__setattr__(self, "values", tuple(float(value) for value in self.values))
         if len(self.orders) != len(self.values):
-            raise InvalidInput(f"{len(self.orders)} orders but {len(self.values)} values: one value an order")
+            raise InvalidInput(
+                f"{len(self.orders)} orders, {len(self.values)} values: give one per order"
+            )
         for order, value in zip(self.orders, self.values, strict=True):
             if not 0 <= value < np.inf:
                 raise InvalidInput(
@@ -64,8 +66,9 @@ class RdpCurve:
             return float("inf")
 
     def dense(self) -> NDArray[np.float64]:
-        """Array t of length max order + 1 with t[α] = τ(α), infinity where the curve is silent and t[0] =
-        t[1] = 0.
+        """The curve as an array t with t[α] = τ(α), infinity where the curve has no bound.
+
+        Its length is the largest order + 1, and t[0] = t[1] = 0.
 
         τ(1) is not 0 but no caller needs it; the two leading entries only make the index the order.
         """

@@ -1,4 +1,4 @@
-"""κ: what a coordinate of a randomly rounded vector costs per unit of its square, certified.
+"""The constant κ: what a coordinate of a randomly rounded vector costs per unit of its square, certified.
 
 κ_α = sup over 0 < |x| <= reach of max{D_α(P_x‖P0), D_α(P0‖P_x)}/x², with P0 the law of the summed noise and
 P_x that of x rounded at random plus the noise. A vector with ‖x‖₂ <= radius then costs at most κ_α·radius² at
@@ -41,7 +41,7 @@ _LONGEST = 1 << 22
 
 
 def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> Floats:
-    """A certified upper bound on κ at each order, for 0 < |x| <= reach; float64, one value an order.
+    """A certified upper bound on κ at each order, for 0 < |x| <= reach; float64, one value per order.
 
     law: the *summed* noise, `Skellam`, `DiscreteGaussian` or `DiscreteGaussianSum`. At most 1e-4 (relative)
     above the supremum for variances up to 1e6, or reach <= 1. Infinity where no bound is known (sums of
@@ -115,8 +115,9 @@ def _length(kind: Kind, order: int) -> int:
 
 
 def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Bounds on sup over (0, last] of D_α(P_x‖P0)/x², last <= 1; the reverse direction is never the larger
-    one here.
+    """Bounds on sup over (0, last] of D_α(P_x‖P0)/x², last <= 1.
+
+    The reverse direction is never the larger one here.
 
     Ξ(p) - 1 = Σ_{l>=2} C(α,l) p^l (1-p)^(α-l) (M_l - 1) with M_l = E_P0[r_1^l]: the moments of the shift by
     one serve every p. Intervals are split until each order's bounds agree to `TIGHTNESS`.

@@ -205,8 +205,9 @@ def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, 
 def _cell_tables(
     order: int, s: int, reverse: bool, low: int, high: int, top: float, L: Floats
 ) -> tuple[Floats, Floats]:
-    """(base, slope) on low..high: the moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 -
-    order.
+    """The moment on a window as a polynomial's parts: (base, slope) on low..high.
+
+    The moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 - order.
 
     Forward the terms are P0·r_s^α·(1 + p(r_1(k-s) - 1))^α. In reverse, after reflecting k to s - k, they are
     P0·r_s^α·(1 + p(P0(k+1)/P0(k) - 1))^(1-α). They are convex in p, so what lies outside the windows of both
@@ -222,8 +223,10 @@ def _cell_tables(
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _table_moment(p: float, power: int, reverse: bool, base: Floats, slope: Floats) -> float:
-    """Σ base·(1 + p·slope)^±power by repeated squaring, a block at a time in the nearest cache; the terms are
-    not negative, so that they may be added in any order."""
+    """The sum Σ base·(1 + p·slope)^±power by repeated squaring, a block at a time in the nearest cache.
+
+    The terms are not negative, so they may be added in any order.
+    """
     total = 0.0
     product, square = np.empty(_BLOCK), np.empty(_BLOCK)
     for start in range(0, len(base), _BLOCK):

@@ -19,10 +19,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a law is to this package: a Skellam law of variance v, or the sum of `copies` discrete Gaussians,
-    v = nσ².
+    """A noise law as this package sees it: Skellam of variance v, or a sum of discrete Gaussians.
 
-    copies = 0 marks Skellam.
+    `copies` discrete Gaussians have v = nσ²; copies = 0 marks Skellam.
     """
 
     v: float
@@ -127,8 +126,9 @@ def _ratios_less_one(v: float, start: int, length: int) -> Floats:
 
 
 def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
-    """P_n(k) = exp(-k²/(2nσ²))·ψ_n(k) with ψ_n even and of period n: shifting every summand by one multiplies
-    both sides alike.
+    """The masses of a sum of discrete Gaussians: P_n(k) = exp(-k²/(2nσ²))·ψ_n(k), ψ_n even and of period n.
+
+    It has that period because shifting every summand by one multiplies both sides alike.
 
     ψ_{m+n}(k) = Σ_j exp(-(m+n)(j - km/(m+n))²/(2mnσ²)) ψ_m(j) ψ_n(k-j): non-negative terms, so relative
     precision in every tail. Costs about n^1.5 operations: under a second for 10,000 copies, six for 100,000.

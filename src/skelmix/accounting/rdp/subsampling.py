@@ -81,8 +81,9 @@ def substitution(curve: RdpCurve) -> RdpCurve:
 
 
 def fixed_size(curve: RdpCurve, cohort: int, population: int) -> RdpCurve:
-    """A uniform cohort of exactly `cohort` participants, without replacement; the same neighbours as
-    everywhere here.
+    """The curve of a round with a uniform cohort of exactly `cohort` participants, without replacement.
+
+    Neighbours are the same as everywhere here.
 
     The ternary argument of Wang, Balle, Kasiviswanathan 2019, Theorem 9, carried out for zeroed participants.
     When the participant is not drawn, *another one* stands in the cohort, so their bound needs the curve for

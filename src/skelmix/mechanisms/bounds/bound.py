@@ -22,7 +22,7 @@ _MOST_SLACK = 0.01  # of one round: more would not be a small correction any mor
 
 @dataclass(frozen=True)
 class ProvedEpsilon:
-    """ε by one bound, with what it was made of: the Rényi order, or the Gaussian certificate."""
+    """The ε that one bound proves, with its Rényi order or Gaussian certificate."""
 
     epsilon: float
     bound: Bound
@@ -80,8 +80,11 @@ class Bound(ABC):
     def against_aggregator(
         self, proved: ProvedEpsilon, mechanism: Mechanism, schedule: Schedule, delta: float
     ) -> tuple[float, float]:
-        """(ε for an aggregator that draws cohorts as agreed, or with a cap at will; ε for one that picks the
-        participant for every round). Infinite for a trusted aggregator, who sees the vectors themselves."""
+        """Both ε against the aggregator: cohorts drawn as agreed, and the participant picked for every round.
+
+        With a cap the first covers an aggregator that picks cohorts at will. Infinite for a trusted
+        aggregator, who sees the vectors themselves.
+        """
         if not mechanism.distributed:
             return math.inf, math.inf
 
