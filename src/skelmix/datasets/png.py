@@ -18,8 +18,11 @@ _NONE, _SUB, _UP, _AVERAGE, _PAETH = range(5)
 
 
 def read_png(payload: bytes, *, source: str = "PNG data") -> NDArray[np.uint8]:
-    """The pixels, uint8 (height, width, channels). Every chunk's checksum is verified; other kinds of PNG and
-    more than 64 MB of pixels are refused with `CorruptState`."""
+    """The pixels of a PNG file, uint8 (height, width, channels).
+
+    Every chunk's checksum is verified; other kinds of PNG and more than 64 MB of pixels are refused with
+    `CorruptState`.
+    """
     header, packed = _chunks(payload, source)
     width, height, depth, colour, compression, filtering, interlace = struct.unpack(">IIBBBBB", header)
     if depth != 8 or colour not in _CHANNELS or compression or filtering or interlace:
@@ -83,8 +86,10 @@ def _unfiltered(filters: NDArray[np.uint8], lines: NDArray[np.uint8], source: st
 def _unfilter_one_by_one(
     paeth: bool, line: NDArray[np.uint8], above: NDArray[np.uint8], out: NDArray[np.uint8]
 ) -> None:
-    """The two filters that need the pixel before: each sample's prediction is an average, or whichever
-    neighbour is nearest to left + up - corner."""
+    """Undo the two filters that need the pixel before.
+
+    Each sample's prediction is an average, or whichever neighbour is nearest to left + up - corner.
+    """
     up = above.astype(np.int16)
     left, corner = np.zeros(line.shape[1], np.int16), np.zeros(line.shape[1], np.int16)
     for x in range(len(line)):

@@ -31,8 +31,9 @@ _DIRECTION = re.compile(r"\[[^\]]*\]")
 
 
 def load_speakers(*, fetch: bool = True, progress: bool = True) -> dict[str, str]:
-    """What each speaker of the plays says, in order of speaking: `"hamlet/HOR"` to text, speeches joined by
-    line ends.
+    """What each speaker of the plays says, in order of speaking: `"hamlet/HOR"` to text.
+
+    Speeches are joined by line ends.
 
     The archive is verified by SHA-256; it is fetched into the cache if need be, unless `fetch` is False.
     """

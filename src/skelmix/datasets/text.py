@@ -1,4 +1,4 @@
-"""Next-character records out of what people wrote, split by person.
+"""Next-character records made of what people wrote, split by person.
 
 A record is a window of characters and the same window one character later. Each person is a participant; some
 are held out whole for testing, so that a score is about people the model has not met.
@@ -26,8 +26,11 @@ _CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
 
 @dataclass(frozen=True, eq=False)
 class CharacterWindows:
-    """Records of `people[i]` are `partition.records_of(i)`: rows of `inputs` and `targets`, both uint8
-    (records, length) of places in `ALPHABET`; `targets` is one character further on."""
+    """Windows of characters by person: records of `people[i]` are `partition.records_of(i)`.
+
+    Records are rows of `inputs` and `targets`, both uint8 (records, length) of places in `ALPHABET`;
+    `targets` is one character further on.
+    """
 
     people: tuple[str, ...]
     inputs: NDArray[np.uint8]
@@ -49,8 +52,9 @@ def decode(codes: NDArray[np.uint8]) -> str:
 def character_windows(
     texts: Mapping[str, str], *, length: int = 32, most: int | None = None, seed: int = 0
 ) -> CharacterWindows:
-    """Cut each person's text into windows of `length` characters, shuffled; at most `most` each (all when
-    None). People with less than a window and the character after it are left out, and so are remainders.
+    """Cut each person's text into windows of `length` characters, shuffled; at most `most` each (None: all).
+
+    People with less than a window and the character after it are left out, and so are remainders.
 
     Example:
 
@@ -83,8 +87,11 @@ def character_windows(
 
 
 def split_people(texts: Mapping[str, str], share: float = 0.1) -> tuple[dict[str, str], dict[str, str]]:
-    """(training people, test people): about `share` of them are for testing, chosen by a digest of the name,
-    so that the split is the same on every machine and does not depend on who else is there."""
+    """Split people into (training people, test people), about `share` of them for testing.
+
+    The choice is by a digest of the name, so that the split is the same on every machine and does not depend
+    on who else is there.
+    """
     fraction(share=share)
 
     def held_out(person: str) -> bool:

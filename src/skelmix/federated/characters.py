@@ -14,8 +14,9 @@ from skelmix.federated.recipes import evaluating
 
 
 class CharacterModel(nn.Module):
-    """Predicts each next character from the `context` characters before it (Bengio et al. 2003): embeddings
-    side by side, one hidden layer; 9,600 weights by default.
+    """Predicts each next character from the `context` characters before it (Bengio et al. 2003).
+
+    Embeddings side by side, one hidden layer; 9,600 weights by default.
 
     Noise for privacy grows with the number of weights and a thousand people can hide few of them, so the
     model is small. No layer mixes examples. Inputs are integers (records, length), outputs (records, length,
@@ -50,8 +51,10 @@ def character_clients(windows: CharacterWindows) -> Clients:
 
 
 class Perplexity:
-    """e to the mean cross-entropy per character of windows, those of the test people for one: 64 is chance,
-    less is better."""
+    """The perplexity per character of windows, such as those of the test people.
+
+    It is e to the mean cross-entropy: 64 is chance, less is better.
+    """
 
     def __init__(self, windows: CharacterWindows) -> None:
         clients = character_clients(windows)

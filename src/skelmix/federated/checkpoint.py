@@ -1,5 +1,7 @@
-"""Model, optimiser and position of a run, replaced atomically; loaded without running any code from the
-file."""
+"""Model, optimiser and position of a run, replaced atomically.
+
+Loading runs no code from the file.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,11 @@ _HEAD = b"skelmix checkpoint 1\n"  # then the SHA-256 of the rest, then what tor
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State after `round` rounds. `ledger_head` is the digest of the ledger's line of the last one (or its
-    header). private: False after reproducible randomness."""
+    """The state after `round` rounds.
+
+    `ledger_head` is the digest of the ledger's line of the last one (or its header). private: False after
+    reproducible randomness.
+    """
 
     round: int
     ledger_head: str

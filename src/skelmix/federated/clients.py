@@ -15,7 +15,9 @@ from skelmix.errors import InvalidInput
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """A data set and its partition. `inputs` (records, ...) and `targets` (records, ...) are CPU tensors.
+    """A data set and its partition into participants.
+
+    `inputs` (records, ...) and `targets` (records, ...) are CPU tensors.
 
     Without a partition each record is a participant, as in the paper. `len` is the number of participants,
     the population of the plan.

@@ -1,5 +1,4 @@
-"""Each participant's own vector: the gradient of its loss, or the change that its local steps make to the
-model.
+"""Each participant's vector: the gradient of its loss, or the change that its local steps make.
 
 Vectors are written into one reused float32 buffer and handed out block by block, so memory stays bounded for
 any cohort. A vector never depends on another participant's records: the guarantee is about that vector.
@@ -22,14 +21,15 @@ from skelmix.federated.linear_gradients import Writer, layered_gradients
 from skelmix.validation import positive, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-BLOCK_FLOATS = 1 << 21  # 8 MB a block
+BLOCK_FLOATS = 1 << 21  # 8 MB per block
 PASS_RECORDS = 1024  # records that a plain stack takes through the network at once
 
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """FedAvg's participant: `steps` of gradient descent on its own records; its vector is (start - end) /
-    learning_rate.
+    """FedAvg's participant: `steps` of gradient descent on its own records.
+
+    Its vector is (start - end) / learning_rate.
 
     Step s uses `batch` records (all of them when None), cyclically in the order of the partition. Dividing by
     the learning rate makes one full-batch step the plain gradient, so a clip norm means the same for both.
@@ -59,8 +59,7 @@ def dimension(model: nn.Module) -> int:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse models whose gradient is not a function of one participant's records, or that have nothing to
-    train."""
+    """Refuse models without trainable weights, or whose gradient mixes several participants' records."""
     if dimension(model) == 0:
         raise InvalidInput("the model has no trainable parameter")
     for name, module in model.named_modules():
@@ -82,7 +81,7 @@ class Gradients:
 
     `loss(outputs, targets)` sees one participant's records, (r, ...) each, and returns a number or r numbers,
     which are averaged. Any module and any loss that torch.func can differentiate will do; stacks of linear
-    layers and elementwise activations take a faster road to the same numbers.
+    layers and elementwise activations get the same numbers faster.
 
     Example:
 
@@ -113,8 +112,9 @@ class Gradients:
         return self._layered is not None
 
     def blocks(self, clients: Clients, participants: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-        """Vectors of the participants as float32 (k, dimension) views of one buffer, overwritten by the next
-        block.
+        """Vectors of the participants as float32 (k, dimension) views of one buffer.
+
+        The next block overwrites it.
 
         The receiver may change a block in place. No participants: no block. Order may differ from
         `participants`.
@@ -131,7 +131,7 @@ class Gradients:
             yield out.numpy()
 
     def _of_vectors(self, clients: Clients) -> bool:
-        """Whether linear layers see one vector a record: the inputs are such, or are flattened first."""
+        """Whether linear layers see one vector per record: the inputs are such, or are flattened first."""
         return clients.inputs.dim() == 2 or isinstance(next(self.model.children()), nn.Flatten)
 
     def _layered_blocks(

@@ -28,7 +28,7 @@ _ELEMENTWISE = (
 
 
 def hooked(module: nn.Module) -> bool:
-    """Whether somebody changes or watches what goes through it."""
+    """Whether hooks change or watch what goes through the module."""
     names = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
     return any(getattr(module, name) for name in names)
 
@@ -57,12 +57,13 @@ Writer = Callable[[int, int, Tensor], None]
 
 
 def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], Writer] | None:
-    """A function of (inputs (k, r, ...), targets (k, r, ...)) that makes one pass for all k participants, or
-    None.
+    """A function that computes the gradients of k participants in one pass, or None.
+
+    Its arguments are inputs (k, r, ...) and targets (k, r, ...).
 
     What it returns, write(first, last, out), writes the gradients of participants first..last-1 into out,
-    (last - first, d). None when the model is not a plain stack: the general road through torch.func is then
-    to be taken.
+    (last - first, d). None when the model is not a plain stack: use the general
+    way through torch.func then.
     """
     layers = plain_stack(model)
     if layers is None:
@@ -95,8 +96,10 @@ def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor]
 
 
 def _write_layer(layer: nn.Linear, x: Tensor, slope: Tensor, out: Tensor, at: int) -> int:
-    """Write one layer's gradients, Σ δ xᵀ and Σ δ over the records, from column `at` on; returns the next
-    column."""
+    """Write one layer's gradients, Σ δ xᵀ and Σ δ over the records, from column `at` on.
+
+    Returns the next column.
+    """
     width = layer.weight.numel()
     weight = out[:, at : at + width].view(len(out), *layer.weight.shape)
     if x.shape[1] == 1:

@@ -17,9 +17,12 @@ from skelmix.validation import fraction, positive, whole
 
 @dataclass(frozen=True)
 class LinearRecipe:
-    """Channels are normalised in `groups` groups; each round takes a Poisson sample of `batch` records on
+    """The settings of a run on one data set.
+
+    Channels are normalised in `groups` groups; each round takes a Poisson sample of `batch` records on
     average, clips each gradient to `clip_norm` and steps by `learning_rate` times the noisy mean, with
-    momentum."""
+    momentum.
+    """
 
     groups: int
     batch: int

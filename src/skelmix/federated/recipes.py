@@ -34,14 +34,18 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def mlp(pixels: int = 784, classes: int = 10) -> nn.Module:
-    """The paper's network: one hidden layer of 80 ReLU neurons; 63,610 weights for 28 by 28 pixels, 10
-    classes."""
+    """The paper's network: one hidden layer of 80 ReLU neurons.
+
+    63,610 weights for 28 by 28 pixels and 10 classes.
+    """
     return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 80), nn.ReLU(), nn.Linear(80, classes))
 
 
 def cnn(pixels: int = 784, classes: int = 10) -> nn.Module:
-    """A small convolutional network for square images: 16 and 32 filters, then a linear layer; no layer mixes
-    examples."""
+    """A small convolutional network for square images: 16 and 32 filters, then a linear layer.
+
+    No layer mixes examples.
+    """
     side = round(pixels**0.5)
     if side * side != pixels:
         raise InvalidInput(
@@ -129,8 +133,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def try_out(model: nn.Module, loss: Loss, clients: Clients) -> None:
-    """One pass over zeros shaped like the first participant's records: a model that does not fit the data
-    raises `InvalidInput` before anything is spent on it."""
+    """Check that the model fits the data by one pass over zeros, before anything is spent on it.
+
+    The zeros have the shape of the first participant's records; `InvalidInput` says what does not fit.
+    """
     inputs, targets = torch.zeros_like(clients.inputs[:1]), torch.zeros_like(clients.targets[:1])
     try:
         with evaluating(model):

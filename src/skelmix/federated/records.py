@@ -55,8 +55,9 @@ class RecordGradients:
         self._probed: set[tuple[object, ...]] = set()
 
     def blocks(self, silo: Clients, units: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-        """The units' vectors, float32 (k, dimension), in the order of `units`: views of one buffer, which the
-        next block overwrites. No units: no block.
+        """The units' vectors, float32 (k, dimension), in the order of `units`.
+
+        They are views of one buffer, which the next block overwrites. No units: no block.
 
         A wrong model, loss or shape raises here, before any record is looked at: it is tried on zeros.
         """
@@ -121,8 +122,10 @@ class RecordGradients:
         return torch.cat([part.reshape(-1) for part in parts]).numpy()
 
     def _probe(self, silo: Clients) -> None:
-        """Compute the gradient of a record of zeros, once per shape: what is wrong with the model shows here,
-        not in somebody's data."""
+        """Compute the gradient of a record of zeros, once per shape.
+
+        So an unsuitable model is found here, not in somebody's data.
+        """
         inputs, targets = torch.zeros_like(silo.inputs[:1]), torch.zeros_like(silo.targets[:1])
         shape = (inputs.shape, inputs.dtype, targets.shape, targets.dtype)
         if shape in self._probed:

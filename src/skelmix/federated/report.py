@@ -1,5 +1,8 @@
-"""What a run leaves behind for people: metrics.csv, privacy.json and a self-contained report.html; and
-diagnostics.csv, where diagnostics were asked for."""
+"""The files that a run leaves behind for people.
+
+metrics.csv, privacy.json and a self-contained report.html; and diagnostics.csv, where diagnostics were asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ NOT_PRIVATE = "NOT PRIVATE: this run used a seed. Whoever knows the seed can sub
 
 
 class Spent:
-    """ε after so many rounds of a plan, from a few points proved beforehand; never less than what was spent.
+    """An upper bound on the ε after each round of a plan, from a few points proved beforehand.
 
-    Between two points the later one is given, so the number is an upper bound.
+    Between two points the later one is given.
     """
 
     def __init__(self, plan: Plan, points: int = 8) -> None:
@@ -121,8 +124,7 @@ def live_metrics(path: Path, trainer: Trainer, spent: Spent) -> Iterator[None]:
 
 
 def write(directory: Path, plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) -> Path:
-    """Write metrics.csv, privacy.json and report.html into the run's directory; returns the path of the
-    report."""
+    """Write metrics.csv, privacy.json and report.html into the run's directory; returns the report's path."""
     content = metrics_csv(result.history, spent, result.private)
     write_atomically(directory / "metrics.csv", content.encode())
     if notes := diagnostics_csv(result.history):
@@ -144,8 +146,10 @@ def script() -> str:
 
 
 def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) -> str:
-    """One page without any reference to the network: figures, the predicted and the measured error, the
-    statement."""
+    """The report as one page without any reference to the network.
+
+    Figures, the predicted and the measured error, the statement.
+    """
     rows = [("accuracy", "—" if result.accuracy is None else f"{result.accuracy:.4f}")]
     rows += [(name, f"{value:.6g}") for name, value in _errors(plan, result)]
     rows += [(str(key), str(value)) for key, value in config.items()]
@@ -164,7 +168,7 @@ def html(plan: Plan, result: RunResult, config: dict[str, Any], spent: Spent) ->
 def _errors(plan: Plan, result: RunResult) -> list[tuple[str, float]]:
     notes = [record.get("diagnostics", {}) for record in result.history]
     measured = [note["mse"] for note in notes if "mse" in note]
-    rows = [("predicted error a coordinate of the sum", plan.predicted.mse)]
+    rows = [("predicted error per coordinate of the sum", plan.predicted.mse)]
     if measured:
         rows.append(
             ("measured error, mean over evaluated rounds (not private)", sum(measured) / len(measured))

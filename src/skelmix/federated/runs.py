@@ -1,5 +1,7 @@
-"""A training run from plain settings, in a directory of its own, fresh or resumed: what `skelmix train`
-calls."""
+"""A training run from plain settings, in a directory of its own, fresh or resumed.
+
+`skelmix train` calls this.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,10 @@ if TYPE_CHECKING:
 class RunSettings:
     """Everything of a run but its plan; written to config.json, from which `--resume` rebuilds it.
 
-    records: records a participant holds. skew: concentration of a Dirichlet label skew, None for shuffled
-    records. ids: a file that says whose each training record is, instead of both. local_steps: gradient
-    steps a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in files
-    that say so.
+    records: records per participant. skew: concentration of a Dirichlet label skew, None for shuffled
+    records. ids: a file giving the owner of each training record, instead of both. local_steps: gradient
+    steps that a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in
+    files that say so.
     """
 
     dataset: str = "mnist"
@@ -63,7 +65,7 @@ class RunSettings:
         count = len(images.train_labels)
         if self.ids is not None:
             if self.records != 1 or self.skew is not None:
-                raise InvalidInput(f"ids = {self.ids}: says whose each record is; leave out records and skew")
+                raise InvalidInput(f"ids = {self.ids}: gives each record's owner; leave out records and skew")
             ids = read_ids(Path(self.ids))
             if ids.shape != (count,):
                 raise InvalidInput(
@@ -139,8 +141,10 @@ def read_settings(directory: Path) -> RunSettings:
 def finish(
     trainer: Trainer, directory: Path, settings: RunSettings, spent: report.Spent
 ) -> tuple[RunResult, dict[str, Any]]:
-    """Run to the end, write the report, and sum the run up: the object that `--json` prints. metrics.csv
-    grows round by round."""
+    """Run to the end, write the report, and return the summary that `--json` prints.
+
+    metrics.csv grows round by round.
+    """
     with report.live_metrics(directory / "metrics.csv", trainer, spent):
         result = trainer.run()
     config = asdict(settings) | {"private": result.private} | _plan_rows(trainer.plan)
@@ -165,7 +169,7 @@ def finish(
 
 
 def _both_accountings(plan: Plan, result: RunResult) -> dict[str, Any]:
-    """Of the central Gaussian (DPSGD): ε of the same noise by either accounting."""
+    """The ε of the central Gaussian (DPSGD) with the same noise, by either accounting."""
     from skelmix.planning import privacy_report
 
     if plan.mechanism.distributed:
@@ -190,7 +194,7 @@ def _plan_rows(plan: Plan) -> dict[str, Any]:
 
 
 def summary_writer() -> Any:
-    """TensorBoard's own. Raises `MissingExtra` where it is not installed."""
+    """TensorBoard's own writer; raises `MissingExtra` where it is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:

@@ -56,8 +56,11 @@ def _on_the_grid(values: Tensor) -> NDArray[np.int16]:
 
 
 def group_norm(coefficients: Tensor, groups: int) -> Tensor:
-    """Shift and scale each of `groups` runs of channels of one image to mean 0 and variance 1 over its
-    channels and pixels; flattened to (features,). A constant group becomes zeros."""
+    """Normalise each of `groups` runs of channels of one image to mean 0 and variance 1.
+
+    Mean and variance are over its channels and pixels; flattened to (features,). A constant group becomes
+    zeros.
+    """
     channels = coefficients.shape[0]
     if groups < 1 or channels % groups:
         raise InvalidInput(f"groups = {groups}: must divide the {channels} channels; take 9, 27 or 81")
@@ -116,8 +119,10 @@ def _bank(height: int, width: int) -> _Bank:
 
 
 def _wavelet(height: int, width: int, scale: int, orientation: int) -> Tensor:
-    """Spectrum of a Morlet wavelet: a wave under a Gaussian envelope, less what would give it a mean. It is
-    real, since the wavelet at -u is the conjugate of that at u."""
+    """The spectrum of a Morlet wavelet: a wave under a Gaussian envelope, less what would give it a mean.
+
+    It is real, since the wavelet at -u is the conjugate of that at u.
+    """
     angle = math.pi * orientation / ORIENTATIONS
     rows = torch.arange(-2 * height, 3 * height, dtype=torch.float64)[:, None]
     columns = torch.arange(-2 * width, 3 * width, dtype=torch.float64)[None, :]
@@ -137,8 +142,10 @@ def _wavelet(height: int, width: int, scale: int, orientation: int) -> Tensor:
 
 
 def _average(side: int, step: int) -> Tensor:
-    """(side·step/4 - 2, side): Gaussian averages at every fourth pixel of a signal of which every step-th
-    is given, without the mirrored margin."""
+    """A matrix (side·step/4 - 2, side) of Gaussian averages at every fourth pixel.
+
+    Every step-th pixel of the signal is given; the mirrored margin is left out.
+    """
     centres = torch.arange(_MARGIN, side * step - _MARGIN, _STRIDE, dtype=torch.float64)[:, None]
     places = torch.arange(side, dtype=torch.float64)[None, :] * step
     period = side * step

@@ -51,7 +51,7 @@ class SiloClients:
         partition: Partition,
         owners: np.ndarray | None = None,
     ) -> SiloClients:
-        """One data set divided among silos; owners: whose each record is, to protect persons."""
+        """One data set divided among silos; owners: the owner of each record, to protect persons."""
         silos = []
         for start, stop in zip(partition.offsets[:-1], partition.offsets[1:], strict=True):
             rows = partition.records[start:stop]
@@ -78,8 +78,10 @@ def silo_sums(
     round: int,
     entropy: Entropy,
 ) -> Iterator[SiloSum]:
-    """What each silo that is present adds up in this round: its records, each drawn afresh with probability
-    `rate`, which is the plan's and never computed from a silo's own number of records."""
+    """The records that each present silo adds up in this round, each drawn afresh with probability `rate`.
+
+    The rate is the plan's and never computed from a silo's own number of records.
+    """
     for silo in (clients.silos[place] for place in present):
         total = mechanism.silo_sum(round=round)
         drawn = poisson(len(silo), rate, entropy)

@@ -41,9 +41,10 @@ def softmax_model(features: int, classes: int = 10) -> nn.Linear:
 def clipped_gradient_sum(
     model: nn.Linear, inputs: Tensor, targets: Tensor, clip_norm: float
 ) -> tuple[Tensor, Tensor]:
-    """The sum over records of the gradient of the cross-entropy, each clipped to `clip_norm`: float64 (d,) in
-    the layout of the model's parameters, weights first; and which records were within the clip norm, bool
-    (k,).
+    """The sum over records of the clipped gradient of the cross-entropy, and who was within the clip norm.
+
+    Each gradient is clipped to `clip_norm`. The sum is float64 (d,) in the layout of the model's parameters,
+    weights first; the records within the clip norm are bool (k,).
 
     `inputs` is int16 (k, features) in units of 2^-10, `targets` int64 (k,). An empty batch makes zeros. The
     second answer is as secret as the records: it is what a private clip indicator is made of.
@@ -72,8 +73,10 @@ def clipped_gradient_sum(
 
 
 def gradient_norms(slopes: Tensor, units: Tensor) -> Tensor:
-    """L2 norm of each outer product of a slope (k, classes) and an input in units of 2^-10 (k, n), float64
-    (k,): no product is written out."""
+    """The L2 norm of each outer product of a slope (k, classes) and an input (k, n), float64 (k,).
+
+    Inputs are in units of 2^-10. No product is written out.
+    """
     return slopes.square().sum(1).sqrt() * units.square().sum(1).sqrt() * INPUT_STEP
 
 

@@ -119,8 +119,10 @@ def _classes(loss: Loss, targets: Tensor) -> NDArray[np.int64] | None:
 def _slopes_by_torch(
     loss: Loss, outputs: NDArray[np.float32], targets: Tensor, slopes: NDArray[np.float32]
 ) -> None:
-    """slopes[r] = derivative of record r's loss by its outputs: each loss is that of a batch of one. A loss
-    that fails for a record leaves NaN, which counts as a zero record."""
+    """The derivative of each record's loss by its outputs, slopes[r]: each loss is that of a batch of one.
+
+    A loss that fails for a record leaves NaN, which counts as a zero record.
+    """
     one = torch.empty(1, outputs.shape[1])
     for record in range(len(outputs)):
         one.copy_(torch.from_numpy(outputs[record]))

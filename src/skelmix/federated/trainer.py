@@ -1,8 +1,9 @@
-"""Federated training with distributed differential privacy (Bao et al. 2022, Algorithms 3 and 13), for every
-mechanism.
+"""Federated training with distributed differential privacy, for every mechanism.
+
+Bao et al. 2022, Algorithms 3 and 13.
 
 A round: draw a cohort, write it into the ledger, sum the participants' noisy vectors, divide by the
-*expected* cohort (the actual size is not the model's to know), take one optimiser step.
+*expected* cohort (the actual size is secret), take one optimiser step.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ Callback = Callable[["Trainer", Record], None]
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to. `history` has one record a round; `private` is False after reproducible
-    randomness. failed_rounds gave no sum; lost_rounds were interrupted, with nothing left of them here.
+    """The result of a run.
+
+    `history` has one record per round; `private` is False after reproducible randomness. failed_rounds gave
+    no sum; lost_rounds were interrupted, with nothing left of them here.
 
     Example: `print(Trainer(...).run().report)`, the guarantee in words.
     """
@@ -69,12 +72,13 @@ class RunResult:
 
 
 class Trainer:
-    """Runs a plan's rounds on a model. `model` is changed in place; `optimizer` holds its trainable
-    parameters.
+    """Runs a plan's rounds on a model.
+
+    `model` is changed in place; `optimizer` holds its trainable parameters.
 
     loss(outputs, targets): of one participant's records. evaluate(model) -> number, every `evaluate_every`
-    rounds and at the end. A participant whose vector is NaN or infinite counts as zero, so that it does not
-    show. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
+    rounds and at the end. A participant whose vector is NaN or infinite is replaced by zero, so observers
+    cannot detect it. callbacks: called with (trainer, record) after each round. dropout_rate: simulated,
     each participant independently. diagnostics: keep what no noise protects (cohort sizes, times, norms,
     clipping, wrapping, broken vectors; the error at evaluated rounds), in each record under "diagnostics" and
     marked there as not private: for made-up or public data. run_directory: makes the run durable (ledger,
@@ -341,13 +345,15 @@ class Trainer:
             )
 
     def _round_entropy(self, round: int) -> Entropy:
-        """Fresh system entropy; for reproducible runs, a stream of the round's own, so that a resumed run
-        repeats too."""
+        """Fresh system entropy; for reproducible runs a stream of the round's own.
+
+        So a resumed run repeats, too.
+        """
         return self._entropy if self.private else ReproducibleEntropy(self._round_seed(round))
 
     @contextmanager
     def _torch_seeded(self, round: int) -> Iterator[None]:
-        """What layers such as dropout draw from torch repeats in reproducible runs, too."""
+        """Make what layers such as dropout draw from torch repeat in reproducible runs, too."""
         if self.private:
             yield
             return
@@ -451,7 +457,7 @@ class Trainer:
 
 
 def _encoding(stats: EncodeStats | None, mechanism: Mechanism) -> Record:
-    """What the encoder saw of the participants' vectors, without noise."""
+    """Measurements of the participants' vectors in the encoder, without noise."""
     if stats is None or not stats.participants:
         return {}
     return {
@@ -464,7 +470,7 @@ def _encoding(stats: EncodeStats | None, mechanism: Mechanism) -> Record:
 def _gradients(
     model: nn.Module, loss: Loss, clients: Clients | SiloClients, plan: Plan, local: LocalSteps | None
 ) -> Gradients | RecordGradients:
-    """What computes the vectors: of participants, or of the records in silos, as the plan says."""
+    """The computation of the vectors: of participants, or of the records in silos, as the plan says."""
     if isinstance(clients, SiloClients) != isinstance(plan.cohort, Silos):
         raise InvalidInput(
             f"the plan protects each {plan.cohort.unit}: give Clients with a Cohort, SiloClients with Silos"

@@ -1,5 +1,6 @@
-"""Distributed differential privacy for Flower apps (`skelmix[flower]`): one mod on the client, one wrapper
-on the server.
+"""Distributed differential privacy for Flower apps: one mod on the client, one wrapper on the server.
+
+Needs `skelmix[flower]`.
 
 `ClientApp(mods=[skelmix_mod])` and `strategy.start(grid=SecureGrid(grid, plan), ...)`; under a plan for silos
 the train function replies with `silo_update(model, loss, records, targets)`.

@@ -1,4 +1,4 @@
-"""Turns whatever the app's own function did into a reply that shows nothing of it but noise.
+"""Turns whatever the app's own function did into a reply that reveals nothing of it but noisy numbers.
 
 The server chooses the model, so it can make training fail exactly when a private feature is present. A node
 that answers a failure with its reason, or not at all, would hand over that feature without noise. Here every

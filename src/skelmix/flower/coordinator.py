@@ -1,7 +1,7 @@
 """Drives the waves of a run: who has advertised keys, which round is open, what goes into which message.
 
 Waves. A round needs key sharing, then training and upload, then unmasking. Key sharing does not depend on the
-model, so that of round t + 1 travels in the same messages as the unmasking of round t: two waves a round,
+model, so that of round t + 1 travels in the same messages as the unmasking of round t: two waves per round,
 after one wave in which the nodes advertise their long-lived keys and check the plan, and one for the keys
 of the first round.
 """
@@ -31,8 +31,10 @@ Parts = dict[int, dict[str, bytes]]
 
 
 class Coordinator:
-    """The state of a run between rounds, and one method for each wave. `waves` counts those sent so far;
-    `refusals` are the reasons given in the last one, by node."""
+    """The state of a run between rounds, and one method for each wave.
+
+    `waves` counts those sent so far; `refusals` are the reasons given in the last one, by node.
+    """
 
     def __init__(
         self,
@@ -71,8 +73,9 @@ class Coordinator:
         return self._shared(secure, outcome)
 
     def _advertise(self, nodes: set[int], like: Message) -> None:
-        """Learn the keys of those among `nodes` that are new. Raises `PolicyViolation` when so many refuse
-        the plan that the others cannot make a round.
+        """Learn the keys of those among `nodes` that are new.
+
+        Raises `PolicyViolation` when so many refuse the plan that the others cannot make a round.
         """
         parts: Parts = {node: {ADVERTISE: b""} for node in nodes - set(self._keys)}
         need = self._plan.cohort.roster.min_survivors(len(nodes))
@@ -93,8 +96,10 @@ class Coordinator:
                 self._keys[node] = answer.parts[ADVERTISE]
 
     def _forget_keys(self, nodes: set[int], outcome: Outcome) -> None:
-        """Of those who answered, but not as they should: such a node may have been started anew, and must
-        advertise again. A silent one keeps its place."""
+        """Forget the keys of nodes that answered wrongly.
+
+        Such a node may have restarted, and must advertise again. A silent one keeps its place.
+        """
         for node in nodes & set(outcome.refusals):
             self._keys.pop(node, None)
 
@@ -105,7 +110,7 @@ class Coordinator:
         if tell > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
             raise RoundFailed(
                 f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small "
-                "to open, which tells who was sampled; wait for more, or plan for this population"
+                "to open, which reveals who was sampled; wait for more, or plan for this population"
             )
         return draw(plan.cohort.roster, nodes)
 
@@ -133,8 +138,9 @@ class Coordinator:
         model: dict[str, ArrayRecord],
         timeout: float,
     ) -> tuple[SecureRound, dict[int, MetricRecord]]:
-        """The training wave: the app's own message and the shares of the others to each sharer that is
-        still there.
+        """The training wave, to each node that shared keys and is still there.
+
+        It carries the app's own message and the others' shares.
         """
         secure = prepared.secure
         parts = {node: {MASKED: data} for node, data in secure.requests.items() if node in wanted}
@@ -148,8 +154,9 @@ class Coordinator:
         return secure, {node: outcome.metrics[node] for node in sent}
 
     def open(self, secure: SecureRound, following: int | None, like: Message) -> Any:
-        """Unmask a round, and in the same wave share keys for round `following`, when its cohort can be
-        drawn by now; the sum modulo 2^bits.
+        """Unmask a round, and share keys for round `following` in the same wave; the sum modulo 2^bits.
+
+        Keys are shared ahead only when that round's cohort can be drawn by now.
         """
         if self._malicious:
             requests = secure.requests
@@ -192,7 +199,7 @@ class Coordinator:
             return None
 
     def _newcomers(self) -> set[int]:
-        """Nodes whose keys are not known, but for those that were asked last time and kept quiet."""
+        """Nodes whose keys are not known, except those that were asked last time and did not answer."""
         return set(self._grid.get_node_ids()) - set(self._keys) - self._quiet
 
     def _wave(
@@ -204,8 +211,10 @@ class Coordinator:
         waiting: Waiting | None = None,
         records: dict[int, dict[str, Any]] | None = None,
     ) -> Outcome:
-        """Send each node its parts, beside the app's own `records` when it trains. The plan goes along with
-        ADVERTISE."""
+        """Send each node its parts, beside the app's own `records` when it trains.
+
+        The plan goes along with ADVERTISE.
+        """
         self.waves += 1
         waiting = waiting or self._waiting
         messages = []

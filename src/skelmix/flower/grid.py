@@ -1,5 +1,4 @@
-"""The server side: a `Grid` that turns a strategy's train messages into one secure, differentially private
-round.
+"""The server side: a `Grid` whose training rounds are secure and differentially private.
 
 `strategy.start(grid=SecureGrid(grid, plan), ...)`. The strategy proposes nodes and a model as ever; it gets
 back one reply: the model moved by (sum of the clipped, noisy updates)/(expected contributions), with
@@ -34,8 +33,7 @@ log = logging.getLogger("flwr.skelmix")
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """What can be told of a round: its number, who started and who is in the sum, waves and seconds it
-    took.
+    """What may be known of a round: its number, who started, who is in the sum, its waves and seconds.
 
     Example:
 
@@ -61,13 +59,13 @@ class SecureGrid(Grid):
       one stopped; `BudgetExhausted` is raised when the plan's rounds are used up. The file is locked until
       `close` or the end of the process: a second server with the same ledger fails at once.
     identity: the server's signing key, for clients that pinned its public half.
-    malicious: secure the rounds against a malicious aggregator too: one more wave a round; every client
+    malicious: secure the rounds against a malicious aggregator too: one more wave per round; every client
       needs an identity and the others' public keys.
     sparse: let 100 and more participants share masks along a sparse graph; clients need `full_roster=False`.
     phase_timeout, patience, poll: see `Waiting`; the training wave has the strategy's own timeout.
     weight_key: the strategy's `weighted_by_key`.
 
-    `history` has one `RoundRecord` a round. A round with too few survivors is skipped: the strategy sees no
+    `history` has one `RoundRecord` per round. A round with too few survivors is skipped: the strategy sees no
     replies and keeps its model, the ledger keeps the charge. When clients refuse the plan, so that no round
     can succeed, `PolicyViolation` is raised.
 
@@ -93,7 +91,7 @@ class SecureGrid(Grid):
             plan = Plan.from_json(Path(plan).read_text())
         if not hasattr(plan.mechanism, "modulus"):
             raise InvalidInput(
-                f"mechanism {plan.mechanism.name!r} is central: secure aggregation needs integers, say 'smm'"
+                f"mechanism {plan.mechanism.name!r} is central: secure aggregation needs integers, use 'smm'"
             )
         self.grid, self.plan = grid, plan
         self._conductor = Coordinator(
@@ -131,7 +129,7 @@ class SecureGrid(Grid):
         return self._train(train, 3600.0 if timeout is None else timeout)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As the wrapped grid, but for train messages: they need `send_and_receive`."""
+        """Push messages as the wrapped grid does, except train messages: they need `send_and_receive`."""
         asked = list(messages)
         if any(_is_train(message) for message in asked):
             raise InvalidInput(
@@ -210,7 +208,7 @@ def _is_train(message: Message) -> bool:
 
 
 def _common_model(messages: list[Message]) -> tuple[str, ArrayRecord]:
-    """The one model that all messages carry: a sum of differences to several models would mean nothing."""
+    """The one model that all messages carry: differences to several models cannot be summed."""
     key, model = only_arrays(messages[0].content, "the strategy's train message")
     for message in messages[1:]:
         _, other = only_arrays(message.content, "the strategy's train message")

@@ -1,6 +1,6 @@
 """The client side: a Flower mod that turns a train function's update into a noisy, masked vector.
 
-`ClientApp(mods=[skelmix_mod])`. The app's own train function is called once a round, with the message as
+`ClientApp(mods=[skelmix_mod])`. The app's own train function is called once per round, with the message as
 the strategy made it. What leaves the node: public keys, sealed shares, the masked vector, shares for
 unmasking, and metrics listed as public. A train message that does not follow the protocol is refused, so a
 server cannot get an update without its noise by asking for it. Refusals depend on the server's messages and
@@ -82,7 +82,7 @@ def _reason(error: SkelmixError) -> str:
 
 
 def _check_dimension(model: ArrayRecord, planned: int) -> None:
-    """The server's model must have as many weights as the plan: checked before training, whatever it does."""
+    """Check, before training, that the server's model has as many weights as the plan."""
     if dimension(model) != planned:
         raise PolicyViolation(
             f"the model has {dimension(model)} weights, the plan is for {planned}: "
@@ -91,8 +91,9 @@ def _check_dimension(model: ArrayRecord, planned: int) -> None:
 
 
 def _public_part(message: Message, content: RecordDict, policy: ClientPolicy) -> Message:
-    """Evaluation and query answers have no noise: one record of public metrics leaves, with a weight of 1
-    unless it is public.
+    """Evaluation and query answers have no noise: only one record of public metrics leaves.
+
+    Its weight is 1 unless the weight is public.
     """
     metrics = public_metrics(content, policy, **{policy.weight_key: 1.0})
     return Message(RecordDict({METRICS: metrics}), reply_to=message)
@@ -107,7 +108,7 @@ class _Participant:
         self.memory = NodeState(context.state, contribution_store(context.node_config, context.run_id))
 
     def answer(self, message: Message, call_next: Call) -> Message:
-        """Handle the parts of a request in their order; the answer tells for each what came of it."""
+        """Handle the parts of a request in their order; the answer gives the outcome of each."""
         record = message.content.config_records.get(RECORD)
         if record is None:
             raise PolicyViolation(
@@ -138,7 +139,7 @@ class _Participant:
         return Message(content, reply_to=message)
 
     def _accept_plan(self, request: Request) -> None:
-        """The first plan of a run is proved and checked; from then on it is the only one."""
+        """Prove and check the first plan of a run; from then on it is the only one."""
         known = self.memory.plan_digest
         if known:
             if request.digest != known:
@@ -147,7 +148,7 @@ class _Participant:
         if not request.plan:
             raise ProtocolError("the request names a plan that this client was not given; advertise first")
         from skelmix.planning import (
-            Plan,  # the proof loads all of the accounting: once a run, not once a message
+            Plan,  # the proof loads all of the accounting: once per run, not once per message
         )
 
         plan = Plan.from_json(request.plan)
@@ -157,7 +158,7 @@ class _Participant:
         self.memory.keep_plan(plan.to_json(), plan.digest(), plan.mechanism.coordinates)
 
     def _simple(self, name: str, data: bytes) -> bytes:
-        """Every phase but the one that trains."""
+        """Answer every phase but the one that trains."""
         if name == ADVERTISE:
             return self._client().advertise()
         if name == SHARE:
@@ -171,8 +172,9 @@ class _Participant:
         return answer
 
     def _share(self, data: bytes) -> bytes:
-        """Join a round. What was left of an earlier one is forgotten: its masks were never used, or have
-        been taken off.
+        """Join a round.
+
+        What was left of an earlier one is forgotten: its masks were never used, or have been taken off.
         """
         facts = self.memory.plan_facts()
         attendance = self.memory.attendance()

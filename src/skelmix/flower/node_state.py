@@ -2,8 +2,8 @@
 
 The run's channel key and plan stay for the whole run; the secrets of a round are replaced after every phase
 and erased when the round is over. They are held by the SuperNode process, in memory. Which plan was accepted
-and which rounds were answered is on the node's disk too (`ContributionStore`): a SuperNode that is started
-anew within a run goes on with later rounds, and repeats none.
+and which rounds were answered is on the node's disk too (`ContributionStore`): a SuperNode that restarts
+within a run goes on with later rounds, and repeats none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlanFacts:
     fields: dict[str, Any]
 
     def mechanism(self) -> Any:
-        """Loads the kernels: only where something is encoded."""
+        """Load the kernels, only where something is encoded."""
         from skelmix.mechanisms import mechanism_from_dict
 
         return mechanism_from_dict(self.fields)
@@ -51,8 +51,11 @@ def _damaged(name: str) -> CorruptState:
 
 
 def contribution_store(node_config: Mapping[str, Any], run: int) -> ContributionStore:
-    """Where the node keeps what it has given to a run: in the directory `skelmix-state` of its node-config,
-    else in one named after the rest of it, which a restart does not change as it may the node's number."""
+    """The directory in which the node keeps what it has given to a run.
+
+    It is `skelmix-state` of its node-config, else one named after the rest of it, which a restart does not
+    change, unlike the node's number.
+    """
     if chosen := node_config.get("skelmix-state"):
         return ContributionStore(Path(str(chosen)), run)
     own = {name: value for name, value in node_config.items() if not name.startswith("skelmix-")}
@@ -79,7 +82,7 @@ class NodeState:
 
     @property
     def plan_digest(self) -> str:
-        """Of the plan accepted in this run; empty before."""
+        """The digest of the plan accepted in this run; empty before."""
         return str(self._get("digest", str, ""))
 
     @property
@@ -115,8 +118,10 @@ class NodeState:
         return JoinedRounds.from_bytes(data) if data else JoinedRounds()
 
     def keep_plan(self, text: str, digest: str, words: int) -> None:
-        """Only after its claim was proved and the policy agreed; `PolicyViolation` if the node had another
-        plan in this run, before a restart."""
+        """Accept a plan; only after its claim was proved and the policy agreed.
+
+        `PolicyViolation` if the node had another plan in this run, before a restart.
+        """
         self._store.accept(digest)
         self._record["plan"], self._record["digest"], self._record["words"] = text, digest, words
 
@@ -150,7 +155,7 @@ class NodeState:
         return count
 
     def join(self, round_number: int, size: int, attendance: JoinedRounds) -> None:
-        """A round of this number and with so many participants was joined; `keep` its secrets next."""
+        """Record that a round of this number and size was joined; `keep` its secrets next."""
         self._record["attendance"] = attendance.to_bytes()
         self.reopen(round_number, size)
 
@@ -158,7 +163,7 @@ class NodeState:
         self._record["open-round"], self._record["cohort-size"] = round_number, size
 
     def keep(self, secret_state: bytes) -> None:
-        """The open round's secrets, in place of those of the phase before."""
+        """Store the open round's secrets, in place of those of the phase before."""
         self._record["secrets"] = secret_state
 
     def erase(self) -> None:

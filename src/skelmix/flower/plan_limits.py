@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_plan(policy: ClientPolicy, plan: Plan) -> None:
-    """Raises `PolicyViolation`, with the first reason, unless the plan keeps every limit of the policy.
+    """Raise `PolicyViolation`, with the first reason, unless the plan keeps every limit of the policy.
 
     The plan's own claim must have been proved by now: its ε and δ are taken as they stand.
     """
@@ -26,8 +26,10 @@ def check_plan(policy: ClientPolicy, plan: Plan) -> None:
 
 
 def unsampled_epsilon(plan: Plan, rounds: int) -> float:
-    """ε at the plan's δ of so many rounds, for an adversary who knows that the participant took part in
-    each: no word of the server's about its population enters."""
+    """The ε at the plan's δ of several rounds, for an adversary who knows that the participant is in each.
+
+    Nothing that the server says about its population enters.
+    """
     roster = plan.cohort.roster
     cohort = replace(roster, population=roster.expected, sampling="none")
     return privacy_report(
@@ -100,7 +102,7 @@ def _contribution_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
 
 
 def _population_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
-    """The plan's population is the server's word, and so is what sampling from it gains."""
+    """The limits on the population, which only the server states, and on what sampling from it gains."""
     cohort, stated = plan.cohort.roster, policy.stated_population
     if stated is None:
         sampled = cohort.expected < cohort.population

@@ -38,8 +38,9 @@ MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 
 @dataclass(frozen=True)
 class ClientPolicy:
-    """The conditions under which this node takes part. A plan or a round outside them is refused before any
-    training.
+    """The conditions under which this node takes part.
+
+    A plan or a round outside them is refused before any training.
 
     Of the plan, once in a run, with ε and δ as this node has proved them again:
 
@@ -52,7 +53,7 @@ class ClientPolicy:
     max_contribute: the largest probability with which this node sends its vector, by its own coin; 0.1 wants
       plans with `Cohort(contribute=0.1)` or less.
     max_epsilon_round: the most that one round may cost, at the plan's δ, against those who know that this
-      node took part in it: whatever sampling is claimed, no round has less noise than that asks for.
+      node took part in it: a minimum of noise per round, whatever sampling is claimed.
     max_population: the most participants there are, as the node's operator knows; plans for more are refused.
       By default the number of `trusted` keys. With neither, nothing is known of the population, and sampling
       is not believed in: `max_epsilon` then limits what the plan costs without sampling, all rounds
@@ -128,8 +129,7 @@ class ClientPolicy:
             raise InvalidInput("identity and trusted belong together: give both or neither")
 
     def narrowed(self, node_config: Mapping[str, Any]) -> ClientPolicy:
-        """The policy with what the node's own operator set by `flower-supernode --node-config`, where that
-        is stricter.
+        """The policy made stricter by the node's own operator, through `flower-supernode --node-config`.
 
         Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-epsilon-round,
         skelmix-max-delta, skelmix-max-participations, skelmix-max-contribute, skelmix-max-population,
@@ -173,14 +173,11 @@ class ClientPolicy:
         return min((count for count in known if count is not None), default=None)
 
     def check_plan(self, plan: Plan) -> None:
-        """Raises `PolicyViolation` unless the plan, whose claim must have been proved by now, keeps every
-        limit.
-        """
+        """Raise `PolicyViolation` unless the plan, whose claim was proved before, keeps every limit."""
         check_plan(self, plan)
 
     def check_round(self, request: ShareRequest, cohort: Cohort) -> int:
-        """The number of participants of a round, if its settings keep what the plan promises; else
-        `PolicyViolation`.
+        """The number of participants of a round; `PolicyViolation` unless its settings fit the plan.
 
         A sum that `threshold` survivors open must hold all the noise that was accounted for. Threshold and
         noise share both follow from the number of participants, so the client takes that from the roster it

@@ -28,8 +28,10 @@ POLICY_PREFIX = "policy: "
 
 @dataclass(frozen=True)
 class Request:
-    """Server to client. `digest`: the plan's. `parts`: phase -> the server's message of that phase. `plan`
-    only when the client may not have it.
+    """The server's request to a client.
+
+    `digest`: the plan's. `parts`: phase -> the server's message of that phase. `plan` only when the client
+    may not have it.
     """
 
     digest: str
@@ -45,7 +47,7 @@ class Request:
         return Request(self.digest, self.parts, self.plan, signature)
 
     def check_signature(self, public: bytes, run: int, node: int) -> None:
-        """Raises `NotAuthentic` unless the holder of `public` signed this request for this run and node."""
+        """Raise `NotAuthentic` unless the holder of `public` signed this request for this run and node."""
         verify(public, self.signature, b"flower request", *self._signed_parts(run, node))
 
     def _signed_parts(self, run: int, node: int) -> tuple[bytes, ...]:
@@ -62,7 +64,7 @@ class Request:
 
     @classmethod
     def from_record(cls, record: ConfigRecord) -> Request:
-        """Anything that `to_record` does not write raises `ProtocolError`."""
+        """The inverse of `to_record`; anything else raises `ProtocolError`."""
         values = dict(record)
         version, digest = values.pop("version", None), values.pop("digest", None)
         plan, signature = values.pop("plan", ""), values.pop("signature", b"")
@@ -82,7 +84,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """Client to server: for each phase asked for, its message or the reason why not."""
+    """The client's answer: for each phase asked for, its message or the reason for a refusal."""
 
     parts: dict[str, bytes] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class Answer:
 
     @classmethod
     def from_content(cls, content: RecordDict) -> Answer:
-        """Fields of another type are left out: a broken client is a client that did not answer."""
+        """The inverse of `to_record`; fields of another type are left out, as if not answered."""
         record = content.config_records.get(RECORD, ConfigRecord())
         parts, refused = {}, {}
         for name in PARTS:

@@ -1,6 +1,4 @@
-"""One round of secure aggregation as the grid drives it: requests by node, answers by node, and who is
-still in.
-"""
+"""One round of secure aggregation as the grid runs it: requests and answers by node, and who is still in."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ log = logging.getLogger("flwr.skelmix")
 
 
 class SecureRound:
-    """Wraps the aggregator's `Server`. `requests` holds what is to be sent next, by node."""
+    """A round around the aggregator's `Server`; `requests` holds what is to be sent next, by node."""
 
     def __init__(self, server: Server, roster: tuple[int, ...], requests: dict[int, bytes]) -> None:
         self._server, self.roster, self.requests = server, roster, requests
@@ -82,8 +80,9 @@ class SecureRound:
         return len(answered & set(self.requests)) >= self.threshold
 
     def take(self, phase: str, outcome: Outcome) -> set[int]:
-        """Hand the answers of a phase to the server; the nodes whose answer it took. Others are as good as
-        silent.
+        """Hand the answers of a phase to the server; returns the nodes whose answer it accepted.
+
+        All others count as silent.
         """
         accept = getattr(self._server, phase)
         taken = set()

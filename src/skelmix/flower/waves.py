@@ -32,7 +32,7 @@ class Waiting:
 
 @dataclass
 class Outcome:
-    """What came of a wave. `silent`: asked, and no answer in time. `refusals`: reasons, one a line."""
+    """The outcome of a wave. `silent`: asked, no answer in time. `refusals`: reasons, one per line."""
 
     answers: dict[int, Answer] = field(default_factory=dict)
     metrics: dict[int, MetricRecord] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def policy_refusals(self) -> dict[int, str]:
-        """Refusals for reasons of policy: asking again is no use."""
+        """Refusals for reasons of policy: asking again does not help."""
         return {
             node: reason.removeprefix(POLICY_PREFIX)
             for node, reason in self.refusals.items()
@@ -51,8 +51,9 @@ class Outcome:
 
 
 def exchange(grid: Grid, messages: Iterable[Message], enough: Enough, waiting: Waiting) -> Outcome:
-    """Send the messages, one a node, and collect answers. Late answers, to this wave or an earlier one, are
-    never looked at.
+    """Send the messages, one per node, and collect answers.
+
+    Late answers, to this wave or an earlier one, are never looked at.
     """
     asked = list(messages)
     start = time.monotonic()

@@ -29,7 +29,7 @@ def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
 
 
 def same_context(request: ShareRequest, own: bytes) -> None:
-    """The round is for the plan, the round and the run that this participant encodes its vector under."""
+    """Check that the round is for the plan, round and run under which this participant encodes its vector."""
     if request.context != own:
         raise UnsafeRequest(
             "the context of the round is not this participant's: the others may hold another plan or round, "
@@ -38,7 +38,7 @@ def same_context(request: ShareRequest, own: bytes) -> None:
 
 
 def keeps(request: ShareRequest, minimum: Settings) -> None:
-    """The round is for the participant's own vectors and no weaker than the rules it insists on."""
+    """Check that the round is for this participant's vectors and no weaker than the rules it insists on."""
     same_context(request, minimum.context)
     if (request.dimension, request.bits) != (minimum.dimension, minimum.bits):
         raise UnsafeRequest(
@@ -55,7 +55,7 @@ def keeps(request: ShareRequest, minimum: Settings) -> None:
 
 
 def own_place(request: ShareRequest, graph: Graph, participant: int, channel_key: bytes) -> None:
-    """The neighbourhood is the public graph's, has this participant's true key in it, and nobody twice."""
+    """Check the neighbourhood: the public graph's, with this participant's true key, and nobody twice."""
     indices = [peer[0] for peer in request.neighbourhood]
     outside = request.index >= graph.participants
     if outside or indices != neighbourhood(graph, request.graph_seed, request.index):
@@ -69,7 +69,7 @@ def own_place(request: ShareRequest, graph: Graph, participant: int, channel_key
 
 
 def roster_is_trusted(request: ShareRequest, trusted: Mapping[int, bytes]) -> None:
-    """Malicious model: every key is signed by a trusted identity, and the digest is of these keys."""
+    """Malicious model: check that every key is signed by a trusted identity and that the digest matches."""
     for _, participant, channel_key, identity_key, signature in request.neighbourhood:
         if trusted.get(participant) != identity_key:
             raise NotAuthentic(f"participant {participant} is listed under an identity that is not trusted")
@@ -96,7 +96,7 @@ def delivered(request: ShareRequest, delivery: MaskRequest) -> dict[int, bytes]:
 
 
 def survivors_of(request: ShareRequest, sharers: bytes, shown: bytes) -> int:
-    """The survivors shown (an integer set): at least the threshold, this client among them, all sharers."""
+    """Check the survivors shown (an integer set): enough of them, this client among them, all sharers."""
     survivors = members(shown, request.participants)
     if survivors & ~members(sharers, request.participants):
         raise UnsafeRequest("a survivor is listed who never shared: refused")
@@ -111,7 +111,7 @@ def survivors_of(request: ShareRequest, sharers: bytes, shown: bytes) -> int:
 
 
 def all_agree(request: ShareRequest, signed: bytes, shown: UnmaskRequest, survivors: int) -> None:
-    """Malicious model: the survivors are those this client signed; `threshold` of them signed the same."""
+    """Malicious model: check that `threshold` survivors, and this client, signed these survivors."""
     if shown.survivors != signed:
         raise UnsafeRequest("the survivors are not those that this client signed: refused")
     signers = {index for index, _ in shown.agreements}

@@ -236,8 +236,8 @@ class Client:
     def restore(self, secret_state: bytes) -> None:
         """Continue from the same participant's `secret_state()`; else `CorruptState`, and no change.
 
-        For a new client only: one that has shared, finished or given up raises `OutOfOrder`, for an older
-        state would let it open a second set of survivors.
+        For a new client only: one that has shared, finished or given up raises `OutOfOrder`, since an
+        older state would let it open a second set of survivors.
         """
         self._expect(Phase.SHARE)
         self.phase, self._round = stored.from_bytes(secret_state, self.participant)

@@ -1,4 +1,4 @@
-"""Why a message was refused: one class a reason, all of them `ProtocolError`.
+"""Why a message was refused: one class per reason, all of them `ProtocolError`.
 
 Whoever raises one of these has changed nothing: the next well-formed message is treated as if the refused one
 had never come.

@@ -24,7 +24,7 @@ from skelmix.secagg.settings import Phase, Settings
 from skelmix.validation import whole
 
 PHASES = tuple(phase.value for phase in Phase if phase not in (Phase.DONE, Phase.FAILED))
-"""advertise, share, masked, consistency, unmask: the phases in which a participant may drop out."""
+"""The phases in which a participant may drop out: advertise, share, masked, consistency, unmask."""
 
 Vectors = NDArray[Any] | Iterable[NDArray[Any]]
 Dropouts = Mapping[str, Collection[int]]
@@ -168,7 +168,7 @@ def _rows(vectors: Vectors, participants: int | None) -> tuple[NDArray[Any], Ite
         participants = len(vectors) if participants in (None, 0) else participants
     elif participants is None:
         if not isinstance(vectors, Sequence):
-            raise InvalidInput("participants is missing: an iterator does not tell how many vectors it has")
+            raise InvalidInput("participants is missing: an iterator does not say how many vectors it has")
         participants = sum(len(item) if np.ndim(item) == 2 else 1 for item in vectors)
     rows = _single_rows(vectors)
     first = next(rows, None)

@@ -28,10 +28,10 @@ class JoinedRounds:
         self._last: dict[bytes, int] = {}
 
     def check(self, session: bytes, round: int) -> None:
-        """Raises `UnsafeRequest` when this round, or a later one of the session, was joined before."""
+        """Raise `UnsafeRequest` when this round, or a later one of the session, was joined before."""
         if round <= self._last.get(session, -1):
             raise UnsafeRequest(
-                f"round {round} was joined before, or a later one of this session: each round is joined once"
+                f"round {round} or a later one of this session was joined before: each round is joined once"
             )
 
     def join(self, session: bytes, round: int) -> None:

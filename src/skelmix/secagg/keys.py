@@ -101,7 +101,7 @@ class Identity:
 
 
 def verify(public: bytes, signature: bytes, purpose: bytes, *parts: bytes) -> None:
-    """Raises `NotAuthentic` unless `signature` is `public`'s over purpose and parts."""
+    """Raise `NotAuthentic` unless `signature` is `public`'s over purpose and parts."""
     text = framed(_DOMAIN + b"sign", purpose, *parts)
     try:
         # long-lived advertisements are met again in every round; long messages are met once
@@ -146,7 +146,7 @@ def share_key(shared: bytes, transcript: bytes, sender: int, recipient: int, mas
     """The key that seals one share message.
 
     The sender's mask key is fresh, so each key seals one message only; and the message authenticates the mask
-    key, for only the two holders of the channel can have made it.
+    key, since only the two holders of the channel can have made it.
     """
     return derive(shared, b"share", transcript, number(sender), number(recipient), mask_key)
 
@@ -165,7 +165,10 @@ def self_mask_key(seed: bytes, transcript: bytes, index: int) -> bytes:
 
 
 def seed_commitment(seed: bytes, transcript: bytes, index: int) -> bytes:
-    """Published with the shares: lets the server notice a wrong share. It hides a uniform 32-byte seed."""
+    """A commitment to a seed, published with the shares: lets the server notice a wrong share.
+
+    It hides a uniform 32-byte seed.
+    """
     return derive(seed, b"seed commitment", transcript, number(index))
 
 

@@ -72,7 +72,7 @@ Peer = tuple[int, int, bytes, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Base of all messages. `KIND` is its number on the wire, `CHECKS` one predicate a field, in order."""
+    """Base of all messages. `KIND` is its number on the wire, `CHECKS` one predicate per field, in order."""
 
     KIND: ClassVar[int] = 0
     CHECKS: ClassVar[tuple[Check | _Rows, ...]] = ()
@@ -171,7 +171,7 @@ class MaskRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class MaskedInput(Message):
-    """Client to server: the masked vector, packed to b bits a coordinate."""
+    """Client to server: the masked vector, packed to b bits per coordinate."""
 
     session: bytes
     round: int

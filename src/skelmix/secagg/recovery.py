@@ -1,4 +1,4 @@
-"""From the revealed shares to the masks that are left in the sum."""
+"""Computes the masks that are left in the sum from the revealed shares."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """The aggregator's side of a round, in the same phases as the client's.
 
 For each phase X, `server.X(data)` takes one client's message and returns the sender's number, and
-`server.close_X()` ends the
-phase: it returns the requests to send next, by participant, or at the end the sum. A refused message raises
-`ProtocolError` and changes nothing. Too few participants raise `RoundFailed`; the round is then over and its
-masks stay on.
+`server.close_X()` ends the phase: it returns the requests to send next, by participant, or at the end the
+sum. A refused message raises `ProtocolError` and changes nothing. Too few participants raise `RoundFailed`;
+the round is then over and its masks stay on.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Requests = dict[int, bytes]
 
 
 class Server:
-    """One round. Holds one accumulator of `dimension` words, whatever the number of participants.
+    """One round, with one accumulator of `dimension` words, whatever the number of participants.
 
     In every phase the transport may name the `sender` that it authenticated: a message in another's name is
     refused. Without it, honest-but-curious rounds believe the name in the message; malicious-model messages
@@ -201,7 +200,7 @@ class Server:
         return self._roster[message.sender][1]
 
     def close_masked(self) -> Requests:
-        """The survivors are fixed: consistency requests in the malicious model, else unmask requests."""
+        """Fix the survivors: consistency requests in the malicious model, else unmask requests."""
         self._expect(Phase.MASKED)
         self._enough(len(self._survivors), "sent masked vectors")
         if not self.settings.malicious:

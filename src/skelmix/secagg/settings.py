@@ -77,7 +77,7 @@ class Settings:
             )
 
     def graph(self, participants: int) -> Graph:
-        """Degree and Shamir threshold for so many participants; `InvalidInput` when a rule is broken."""
+        """Degree and Shamir threshold for this many participants; `InvalidInput` when a rule is broken."""
         self._check(participants)
         full = self.full_graph or self.malicious
         return graphs.choose(participants, self.threshold, colluding=self.colluding, full=full)
@@ -103,7 +103,7 @@ class Settings:
         whole(1, MOST_PARTICIPANTS, participants=participants)
         if self.threshold < min(2, participants):
             raise InvalidInput(
-                f"threshold = {self.threshold}: a sum over one of {participants} is no sum; at least 2"
+                f"threshold = {self.threshold}: a sum of one vector hides nothing; pass at least 2"
             )
         if self.malicious and 2 * self.threshold <= participants + self.colluding:
             raise InvalidInput(
@@ -114,7 +114,7 @@ class Settings:
 
     @property
     def payload_bytes(self) -> int:
-        """⌈dimension · bits / 8⌉."""
+        """The size of a packed vector: ⌈dimension · bits / 8⌉ bytes."""
         return (self.dimension * self.bits + 7) // 8
 
 

@@ -25,7 +25,7 @@ DIGEST_BYTES = 32
 
 
 class Secrets(dict[int, bytes]):
-    """Secrets by neighbour; its representation tells how many, and nothing else."""
+    """Secrets by neighbour; the representation shows how many, and nothing else."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} secrets>"
@@ -45,7 +45,7 @@ class Round:
 
     @property
     def transcript(self) -> bytes:
-        """Of this round, as this client sees it."""
+        """The transcript of this round, as this client sees it."""
         return transcript_of(self.request)
 
     def erase_masks(self) -> None:
