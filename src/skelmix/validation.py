@@ -79,7 +79,7 @@ def whole(low: int, high: int | None = None, /, **named: Any) -> None:
 
 
 def bits(value: Any) -> None:
-    """The width of a coordinate on the wire: an integer in 1..32."""
+    """The width of a coordinate on the wire is an integer in 1..32."""
     whole(1, 32, bits=value)
 
 
@@ -87,7 +87,7 @@ def one_of(allowed: tuple[str, ...], **named: Any) -> None:
     """Each value is one of the allowed words."""
     for name, value in named.items():
         if value not in allowed:
-            raise _fail(name, value, "one of " + ", ".join(allowed), f"pass {allowed[0]!r}, for one")
+            raise _fail(name, value, "one of " + ", ".join(allowed), f"for example pass {allowed[0]!r}")
 
 
 def cohort_within(expected: Any, population: Any) -> None:
@@ -102,8 +102,9 @@ def cohort_within(expected: Any, population: Any) -> None:
 
 
 def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors", finite: bool = True) -> NDArray[Any]:
-    """A (participants, dimension) float array, float32 or float64, all finite; (dimension,) becomes one
-    row.
+    """The vectors as a (participants, dimension) float array, float32 or float64, all finite.
+
+    A (dimension,) vector becomes one row.
 
     Accepts NumPy arrays and anything with `__array__` (torch CPU tensors among them) without importing its
     library. Integers are taken as float64. Never copies a float array that is already in order. Wrong

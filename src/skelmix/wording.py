@@ -6,7 +6,7 @@ import math
 
 
 def up(value: float) -> str:
-    """Four digits, rounded up: what is printed is never stronger than what was proved.
+    """A number in four digits, rounded up: what is printed is never stronger than what was proved.
 
     Example:
 

@@ -69,7 +69,7 @@ def test_a_sum_study_from_end_to_end(tmp_path: Path) -> None:
     outcome = run(study, tmp_path, command="a test", workers=0)
     assert [path.suffix for path in outcome.figures] == [".png", ".svg"]
     assert "The paper's clip leaves of the true sum's length" in outcome.report.read_text()
-    assert sum_rows.tables(outcome.rows)[0].title == "mse a coordinate, m = 2^10, γ = 4"
+    assert sum_rows.tables(outcome.rows)[0].title == "mse per coordinate, m = 2^10, γ = 4"
 
 
 def test_prediction_is_told_for_mixtures_and_others_apart() -> None:

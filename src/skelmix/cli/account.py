@@ -1,4 +1,4 @@
-"""`skelmix account`: the reverse of plan. The noise is given; which (ε, δ) is it?"""
+"""`skelmix account`: the reverse of plan. The noise is given, the (ε, δ) is computed."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ def register(app: typer.Typer) -> None:
         confidence: Annotated[
             float | None,
             typer.Option(
-                help="Of the lower bound. Default: 0.999999 for one release, 0.999 with canaries.",
+                help="Confidence of the lower bound. Default: 0.999999 for one release, 0.999 with canaries.",
                 rich_help_panel=Panel,
             ),
         ] = None,
         canaries: Annotated[
             int,
             typer.Option(
-                help="Attack all rounds with so many canaries, in one run, instead of one release.",
+                help="Attack all rounds of one run with this many canaries, instead of one release.",
                 rich_help_panel=Panel,
             ),
         ] = 0,
@@ -128,7 +128,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _refuse_unused(context: typer.Context, *, everything: bool, plan: bool, canaries: bool) -> None:
-    """An option that would change nothing is refused: whoever gave it believes that it counts."""
+    """Refuse an option that would change nothing: whoever gave it believes that it counts."""
     from skelmix.errors import InvalidInput
 
     given = {

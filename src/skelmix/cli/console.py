@@ -21,7 +21,7 @@ out = Console()
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity and no NaN: both become null."""
+    """Plain data for JSON, which has no infinity and no NaN: both become null."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

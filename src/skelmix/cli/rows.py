@@ -1,4 +1,4 @@
-"""Rows of a user's file, one a participant: checked in full before the first one is used."""
+"""Rows of a user's file, one per participant: checked in full before the first one is used."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def open_rows(path: Path, *, header: bool = False) -> RowFile:
             f"{path}: {wrong} bad row(s): {'; '.join(bad)}{more}. Nothing was released; repair or remove them"
         )
     if rows == 0 or width == 0:
-        raise InvalidInput(f"{path}: no rows; one row a participant is needed")
+        raise InvalidInput(f"{path}: no rows; one row per participant is needed")
     return RowFile(path, rows, width, skip)
 
 

@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     def sum_(
         input: Annotated[
             Path | None,
-            typer.Option(help="One row a participant: .npy, .csv or .parquet.", rich_help_panel="Data"),
+            typer.Option(help="One row per participant: .npy, .csv or .parquet.", rich_help_panel="Data"),
         ] = None,
         output: Annotated[
             Path | None, typer.Option(help="Where to write the sum: .npy or .csv.", rich_help_panel="Data")
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = False,
         participants: Annotated[
-            int, typer.Option(help="Synthetic vectors, without --input.", rich_help_panel="Data")
+            int, typer.Option(help="Number of synthetic vectors, without --input.", rich_help_panel="Data")
         ] = 100,
         dimension: opt.Dimension = 65_536,
         radius: Annotated[
@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         as_json: opt.Json = False,
     ) -> None:
-        """Release one private sum: every row is clipped to --clip-norm, coded, noised and added.
+        """Release one private sum: every row is clipped to --clip-norm, encoded with noise and added.
 
         Example: skelmix sum --input visits.csv --output total.csv --epsilon 1 --clip-norm 10
         """
@@ -174,15 +174,15 @@ def _part(path: Path) -> Path:
 
 
 def _check_output(path: Path, input: Path | None) -> None:
-    """A place that cannot be written to is refused before anything is released."""
+    """Refuse a place that cannot be written to, before anything is released."""
     from skelmix.errors import InvalidInput
 
     if path.suffix not in (".npy", ".csv"):
         raise InvalidInput(f"--output {path}: the ending must be .npy or .csv")
     if not path.parent.is_dir():
-        raise InvalidInput(f"--output {path}: {path.parent} is no directory; make it first")
+        raise InvalidInput(f"--output {path}: {path.parent} is not a directory; make it first")
     if input is not None and input.exists() and path.exists() and path.samefile(input):
-        raise InvalidInput(f"--output {path}: is the input, which it would replace; choose another name")
+        raise InvalidInput(f"--output {path}: this would replace the input; choose another name")
     if path.is_dir():
         raise InvalidInput(f"--output {path}: is a directory; name a file")
     try:
@@ -215,7 +215,7 @@ def _readable(
     if "mse" in payload:
         ratio = payload["mse"] / payload["predicted"]["mse"]
         lines.append(
-            f"measured    {payload['mse']:.4g} mean squared error of the sum, {ratio:.3f} times as predicted"
+            f"measured    {payload['mse']:.4g} mean squared error of the sum, {ratio:.3f} times predicted"
         )
     if "output" in payload:
         lines.append(f"wrote       {payload['output']}")

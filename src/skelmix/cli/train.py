@@ -61,12 +61,12 @@ def register(app: typer.Typer) -> None:
         contribute: opt.Contribute = 1.0,
         max_participations: opt.MaxParticipations = None,
         alignment: Annotated[float | None, _option(_ALIGNMENT, panel="Vector")] = None,
-        records: Annotated[int, _option("Records a participant holds.")] = 1,
+        records: Annotated[int, _option("Records per participant.")] = 1,
         skew: Annotated[float | None, _option("Dirichlet concentration of a label skew.")] = None,
         ids: Annotated[
-            Path | None, _option("Whose each training record is: .npy, or text with one id a line.")
+            Path | None, _option("File giving the owner of each training record: .npy, or one id per line.")
         ] = None,
-        local_steps: Annotated[int, _option("Gradient steps a participant takes itself.")] = 1,
+        local_steps: Annotated[int, _option("Gradient steps per participant and round.")] = 1,
         local_lr: Annotated[float, _option("Learning rate of those steps.")] = 0.1,
         secure: Annotated[
             str, _option("simulated (modular sum), protocol (secure aggregation) or none (gaussian).")
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
         ] = "",
         baseline: Annotated[
             str,
-            _option("dpsgd: train it beside, accounted the same way; or by dpsgd-pld, dpsgd-rdp."),
+            _option("Also train DPSGD for comparison: dpsgd (same accounting), dpsgd-pld or dpsgd-rdp."),
         ] = "",
         directory: Annotated[Path | None, _option("Run directory; default runs/<time>.")] = None,
         resume: Annotated[
@@ -108,7 +108,7 @@ def register(app: typer.Typer) -> None:
             emit(row, _readable([row]), as_json=as_json)
             return
         if baseline and baseline not in _BASELINES:
-            raise InvalidInput(f"baseline = {baseline!r}: there is {', '.join(_BASELINES)}")
+            raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
         if alignment is None:
             single = (records, local_steps, ids) == (1, 1, None)
             alignment = 1.0 if not single else 0.02 if (rate, keep) == (None, None) else 0.005
@@ -142,7 +142,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _alone(context: typer.Context) -> None:
-    """`--resume` takes a run's own settings: any other would be ignored in silence."""
+    """Refuse options that `--resume` would ignore: a run keeps its own settings."""
     from click.core import ParameterSource
 
     from skelmix.errors import InvalidInput
@@ -191,7 +191,7 @@ def _one(
     if settings.dropout_rate > trainer.plan.cohort.dropout_tolerance:
         warnings += (
             f"more participants drop out ({settings.dropout_rate:g}) than the plan tolerates "
-            f"({trainer.plan.cohort.dropout_tolerance:g}): most rounds will give no sum, and are paid for; "
+            f"({trainer.plan.cohort.dropout_tolerance:g}): most rounds will give no sum, yet be charged; "
             "raise --dropout-tolerance",
         )
     for warning in warnings:
@@ -214,7 +214,7 @@ def _one(
     err.print(str(result.report), markup=False, highlight=False)
     if broken := sum(record.get("diagnostics", {}).get("broken", 0) for record in result.history):
         err.print(
-            f"[yellow]warning:[/] {broken} vectors were NaN or infinite and taken as zero: look at the data"
+            f"[yellow]warning:[/] {broken} vectors were NaN or infinite and counted as zero: check the data"
         )
     if settings.diagnostics:
         err.print(report.UNPROTECTED, highlight=False)

@@ -14,8 +14,10 @@ from skelmix.planning.target import PrivacyTarget
 
 @lru_cache(maxsize=256)
 def central_multiplier(target: PrivacyTarget, schedule: Schedule, renyi: bool) -> float:
-    """Noise multiplier of the central Gaussian for the target: by Rényi accounting, or by privacy-loss
-    distributions."""
+    """Noise multiplier of the central Gaussian for the target.
+
+    By Rényi accounting, or by privacy-loss distributions.
+    """
     epsilon, delta = target.epsilon, target.delta
     if not renyi and schedule.sampling != "fixed" and epsilon <= LARGEST_CERTIFIED:
         return 1 / gaussian.largest_mu(epsilon, delta, schedule.rounds, schedule.rate)

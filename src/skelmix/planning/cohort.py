@@ -102,8 +102,10 @@ class Cohort(Contributors):
         return self.expected / self.population
 
     def membership_leak_probability(self, rounds: int, *, nodes: int | None = None, least: int = 3) -> float:
-        """Upper bound on the probability that in one of `rounds` rounds a given participant was sampled and
-        made the cohort just large enough to be opened, so an opened round reveals that it was in it.
+        """Upper bound on the probability that an opened round reveals that a given participant was in it.
+
+        That happens when, in one of `rounds` rounds, the participant was sampled and made the cohort just
+        large enough to be opened.
 
         Without the participant it was one short: of the first cohort, or of any up to `least`, since some
         refuse sums over one or two, or of what adds noise beside the colluders. nodes: how many there are to
@@ -127,14 +129,18 @@ class Cohort(Contributors):
         return ways + (nodes - size) * math.log1p(-q)
 
     def delta_for_small_cohorts(self, delta: float, rounds: int) -> float:
-        """The part of δ that pays for rounds whose success reveals who was sampled, with a little to spare:
-        not everybody may be there to be sampled from."""
+        """The part of δ that pays for rounds whose success reveals who was sampled.
+
+        There is a little to spare: not everybody may be there to be sampled from.
+        """
         need = self.membership_leak_probability(rounds)
         return max(need, MEMBERSHIP_SHARE * delta) if need else 0.0
 
     def delta_left_for_noise(self, delta: float, rounds: int) -> float:
-        """What is left of δ for the noise: in all other rounds amplification holds. Raises
-        `PrivacyUnattainable` when nothing is left."""
+        """What is left of δ for the noise: in all other rounds amplification holds.
+
+        Raises `PrivacyUnattainable` when nothing is left.
+        """
         paid = self.delta_for_small_cohorts(delta, rounds)
         if paid >= delta:
             raise PrivacyUnattainable(

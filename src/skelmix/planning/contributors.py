@@ -54,8 +54,9 @@ class Contributors(ABC):
         return max(1, min(2, sampled), math.ceil(sampled * self._kept))
 
     def shares(self, sampled: int) -> Fraction:
-        """By how much the noise of a round is divided among `sampled` uploads: what is certain to be in an
-        opened sum and unknown to the adversary, 0 when nothing is.
+        """The divisor of a round's noise: the shares that are certain to be in an opened sum.
+
+        Of `sampled` uploads; only shares unknown to the adversary count, 0 when there are none.
 
         sampled·(1 - tolerance) - colluding, at most min_survivors - colluding and not rounded: so the noise
         of a cohort that nobody leaves does not depend on its size (exactly, when one of the two is 0), and

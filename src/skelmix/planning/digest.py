@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 VERSION = 1
-"""Of the canonical form. A change of it gives every plan another digest, so both sides must be updated."""
+"""The version of the canonical form: a change gives every plan another digest, so update both sides."""
 
 
 def json_digest(purpose: str, data: Any) -> str:

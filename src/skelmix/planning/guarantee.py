@@ -27,7 +27,9 @@ def privacy_report(
     delta: float,
     slack: float | None = None,
 ) -> PrivacyReport:
-    """The (ε, δ) of `rounds` rounds. bound: one of `mechanism.bounds`, or "tight" for the best of them.
+    """The (ε, δ) of `rounds` rounds.
+
+    bound: one of `mechanism.bounds`, or "tight" for the best of them.
 
     slack: the total variation that a Gaussian certificate may leave out per round; it is paid for in ε,
     and a good one is chosen when it is not given. ε is infinite when the bound says nothing about this noise.
@@ -103,8 +105,10 @@ def _candidates(
 
 
 def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
-    """What amplification by sampling takes for granted here: that the noise of a sum is the same with the
-    participant in the cohort and without. Empty where that is so, or nothing is claimed by it."""
+    """The assumption that amplification by sampling makes here, in words; empty where nothing is assumed.
+
+    It is that the noise of a sum is the same with the participant in the cohort and without.
+    """
     if not isinstance(cohort, Cohort):  # all silos are in every round, with the same noise in both worlds
         return ""
     sampled = cohort.sampling == "poisson"
@@ -131,8 +135,10 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
 def _gaussian_statement(
     mechanism: Mechanism, proofs: list[ProvedEpsilon], slack: Callable[[], float]
 ) -> tuple[GaussianCertificate | None, str]:
-    """What holds of one round as μ-GDP where another bound gave ε: the certificate with the least μ of those
-    at hand, else the cheap one; without any, (None, why)."""
+    """The μ-GDP of one round where another bound gave ε; without any certificate, (None, why).
+
+    It is the certificate with the least μ of those at hand, else the cheap one.
+    """
     known = [proof.certificate for proof in proofs if proof.certificate]
     if known:
         return min(known, key=lambda certificate: certificate.mu), ""

@@ -120,8 +120,9 @@ def account(
     bound: str = "tight",
     alignment: float = 1.0,
 ) -> Plan:
-    """The reverse of `plan`: the noise of one participant is given (λ, σ or trials, on the integer grid), ε
-    is asked.
+    """The privacy of a given noise, the reverse of `plan`.
+
+    noise: that of one participant (λ, σ or trials), on the integer grid.
 
     bits (8 by default) and keep as in `plan`; in place of keep a rate may be given. clip_slack: by how much
     the clip of a subset exceeds its root mean square, 1 + clip_slack/√coordinates times; 0 when all are sent.

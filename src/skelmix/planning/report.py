@@ -13,8 +13,9 @@ from skelmix.wording import counted, up
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """(ε, δ) against those who see the models or sums, ε against the aggregator, and every assumption
-    behind them.
+    """The guarantee of a plan, with every assumption behind it.
+
+    (ε, δ) against those who see the models or sums, and ε against the aggregator.
 
     epsilon holds against observers of all released sums and models, who do not know who took part.
     epsilon_aggregator holds against an adversary who also sees who takes part, when cohorts are drawn as
@@ -26,8 +27,8 @@ class PrivacyReport:
     lead to that ε. None when there is no certificate; `mu_missing` says why.
 
     modelled: a step of epsilon that is a model and not proved, in words; empty when there is none.
-    epsilon_aggregator has none, but for DGM's certified bounds in cohorts smaller than expected. central: the
-    aggregator is trusted with the vectors. simulated: they were added in the clear, by one process.
+    epsilon_aggregator has none, except for DGM's certified bounds in cohorts smaller than expected. central:
+    the aggregator is trusted with the vectors. simulated: they were added in the clear, by one process.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What a plan is asked for: everything but the scale and the noise, checked."""
+"""The request for a plan: everything but the scale and the noise, checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUND_NAMES = ("tight", "rdp", "gdp", "flat", "paper")
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The arguments of `plan`, checked (`InvalidInput`), and a rotation that no one could know before."""
+    """The arguments of `plan`, checked (`InvalidInput`), and a rotation that nobody could know before."""
 
     target: PrivacyTarget
     cohort: Cohort | Silos
@@ -82,7 +82,7 @@ class PlanRequest:
             known = self.kind.silo_bounds
             if not known:
                 raise InvalidInput(
-                    f"mechanism = {self.mechanism!r}: has no bound for records in silos; take 'smm' or 'dgm'"
+                    f"mechanism = {self.mechanism!r} has no bound for records in silos; take 'smm' or 'dgm'"
                 )
         if self.bound == "tight":
             rivals = [BOUNDS[name] for name in self.kind.rival_bounds or known if name in known]

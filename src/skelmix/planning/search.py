@@ -23,7 +23,7 @@ from skelmix.planning.silos import Silos
 _SMALLEST_SCALE = 1e-4
 
 _NO_SUM_LEFT = 1e100
-"""Error where the modulus takes more than the noise does."""
+"""The predicted error of a mechanism whose modulus loses more than the noise does."""
 
 _SMALL_SLACK = 0.05  # not better than none: then none is best
 _MOST_SLACK = 8.0  # beyond, a subset is clipped once in 10^15 vectors
@@ -132,8 +132,11 @@ def bits_too_few_message(request: PlanRequest, mechanism: Mechanism, scale_given
 
 
 def _largest_scale(request: PlanRequest) -> float:
-    """The largest γ worth trying: within the modulus, within a sampler's table, and not beyond noise large
-    enough that rounding error is negligible (certificates take seconds there)."""
+    """The largest γ worth trying.
+
+    It is within the modulus, within a sampler's table, and not beyond noise large enough that rounding error
+    is negligible (certificates take seconds there).
+    """
     most_variance = min(1e8 * request.cohort.whole_shares, 2.0**28)
     radius = request.build(request.bounds[0], 1.0, 1.0).radius  # per unit of the scale
     return min(2.0**request.bits / 2, math.sqrt(most_variance)) / (request.multiplier * radius)
@@ -144,8 +147,9 @@ def _log_scales(request: PlanRequest, count: int) -> np.ndarray[tuple[int], np.d
 
 
 def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechanism], float]) -> float | None:
-    """The γ with the least predicted error, to three digits; None where wrapping takes more than the noise at
-    every γ. Privacy is calibrated afterwards, at the γ found.
+    """The γ with the least predicted error, to three digits; None if wrapping outweighs the noise at every γ.
+
+    Privacy is calibrated afterwards, at the γ found.
 
     noise_for: about the total noise that a mechanism needs; that of a Gaussian with the same χ² (exact in the
     limit of many coordinates) needs no certificate while searching.
@@ -189,8 +193,11 @@ def _gaussian_noise(request: PlanRequest) -> Callable[[Mechanism], float]:
 
 
 def _own_noise(request: PlanRequest, bound: Bound) -> Callable[[Mechanism], float]:
-    """What the bound itself asks for. A theorem of the literature: calibrated at a few scales, interpolated
-    between them. A certificate: about the noise of an equal Gaussian."""
+    """The noise that the bound itself asks for, as a function of the scale.
+
+    A theorem of the literature: calibrated at a few scales, interpolated between them. A certificate: about
+    the noise of an equal Gaussian.
+    """
     if bound.certified:
         return lambda mechanism: mechanism.estimated_noise(request.multiplier)
 

@@ -1,4 +1,4 @@
-"""What a job may spend: the (ε, δ) that is asked for."""
+"""The privacy target: the (ε, δ) that is asked for."""
 
 from __future__ import annotations
 

@@ -27,8 +27,10 @@ class Answer:
     joint: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """{"query", "value", "standard_error", "low", "high", "joint"}; objects by category where there are
-        several."""
+        """The answer as plain data: query, value, standard_error, low, high, joint.
+
+        Where there are several numbers, objects by category.
+        """
         parts = ("value", "standard_error", "low", "high")
         found = {part: _part(self.estimates, part) for part in parts}
         return {"query": str(self.query), **found, "joint": self.joint}
@@ -66,7 +68,7 @@ class Answers:
     level: float = 0.95
 
     def to_json(self) -> dict[str, Any]:
-        """{"epsilon", "delta", "unit", "level", "answers": [...]}."""
+        """All answers as plain data: {"epsilon", "delta", "unit", "level", "answers": [...]}."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,

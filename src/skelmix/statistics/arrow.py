@@ -108,7 +108,7 @@ def is_text(kind: Any) -> bool:
 
 
 def _text(array: Any) -> Any:
-    """As UTF-8; bytes that are not become U+FFFD in their own value only."""
+    """Text as UTF-8; bytes that are not become U+FFFD in their own value only."""
     pa = pyarrow()
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         return array.cast(pa.string())

@@ -38,7 +38,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Present:
-    """1 for each record whose value of the column is not missing."""
+    """Counts the records whose value of the column is not missing: 1 for each."""
 
     column: str
 
@@ -69,7 +69,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Centred:
-    """t = (x - middle) / half range, in [-1, 1]."""
+    """The centred value t = (x - middle) / half range, in [-1, 1]."""
 
     column: str
     bounds: Bounds
@@ -85,7 +85,7 @@ class Centred:
 
 @dataclass(frozen=True)
 class Squared:
-    """2t² - 1, in [-1, 1], with t as in `Centred`."""
+    """The squared value 2t² - 1, in [-1, 1], with t as in `Centred`."""
 
     column: str
     bounds: Bounds

@@ -25,7 +25,7 @@ Read = Callable[[], Iterator[Any]]
 def add_owners(
     read: Read, owner: str, prolific: Any, accumulator: Accumulator, layout: Layout, radius: int, rows: int
 ) -> None:
-    """Add each owner's records, bounded. `read()` starts the party's file from its beginning.
+    """Add each owner's records, bounded; `read()` starts the party's file from its beginning.
 
     prolific: the owners with more than `rows` records, as `prolific_owners` finds them.
     """

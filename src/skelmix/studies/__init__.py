@@ -1,1 +1,1 @@
-"""One file a figure or table of the paper; results are tables, pictures and judged claims."""
+"""One file per figure or table of the paper; results are tables, pictures and judged claims."""

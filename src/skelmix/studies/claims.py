@@ -25,10 +25,10 @@ class Claim:
 
 
 def judged(text: str, source: str, findings: Sequence[tuple[str, float, bool]], quantity: str) -> Claim:
-    """A claim that must be true in every case. findings: (case, the number that decides, whether it is true
-    there).
+    """A claim that must be true in every case.
 
-    The numbers told are the range over all cases, and the cases that break the claim.
+    findings: (case, the number that decides, whether it is true there). The numbers given are the range over
+    all cases, and the cases that break the claim.
     """
     if not findings:
         return Claim(text, source, None, "no rows")

@@ -1,5 +1,7 @@
-"""Panels as in the paper: small multiples, one shared legend, readable at a page's width. Needs
-matplotlib."""
+"""Panels as in the paper: small multiples, one shared legend, readable at a page's width.
+
+Needs matplotlib.
+"""
 
 from __future__ import annotations
 

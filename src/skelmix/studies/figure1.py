@@ -1,5 +1,7 @@
-"""Figure 1 of the paper: the error of a sum of 100 vectors, ten panels, every mechanism, SMM with two
-bounds."""
+"""Figure 1 of the paper: the error of a sum of 100 vectors.
+
+Ten panels, every mechanism, SMM with two bounds.
+"""
 
 from __future__ import annotations
 

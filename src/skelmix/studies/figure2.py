@@ -19,8 +19,10 @@ BATCHES = (120, 480, 960)
 
 
 def cells(dataset: str, quick: bool, seeds: int | None) -> list[Row]:
-    """The most valuable first: SMM tight beside DPSGD and the paper's SMM, then all mechanisms against ε,
-    then the sweeps of |B| and γ. quick: 40 rounds, a few settings.
+    """The settings to measure, the most valuable first.
+
+    SMM tight beside DPSGD and the paper's SMM, then all mechanisms against ε, then the sweeps of |B| and γ.
+    quick: 40 rounds, a few settings.
     """
     cell = partial(training.cell, dataset)
     if quick:

@@ -1,5 +1,7 @@
-"""Figure 4 of the paper: sums with the discrete Gaussian mixture, DGM, with σ rounded up to an integer and
-not."""
+"""Figure 4 of the paper: sums with the discrete Gaussian mixture, DGM.
+
+With σ rounded up to an integer, and not.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
 
 
 def draw(rows: Sequence[Row], path: Path) -> list[Path]:
-    """A row a data set, a column a modulus: accuracy against ε."""
+    """One row per data set, one column per modulus: accuracy against ε."""
     figure, axes = canvas(len(DATASETS), len(SCALES), width=3.4, height=2.4)
     letters = iter("abcdef")
     for place, dataset in enumerate(DATASETS):

@@ -47,7 +47,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Loopback:
-    """`with Loopback(nodes) as fleet: fleet.run(app_directory)`.
+    """A local deployment: `with Loopback(nodes) as fleet: fleet.run(app_directory)`.
 
     node_config: what each SuperNode knows of itself besides partition-id and num-partitions, as TOML values.
     Logs are in `directory`, a temporary one that is removed at the end unless given.

@@ -18,8 +18,10 @@ from skelmix.planning import Cohort, account
 
 
 class PaperRound:
-    """784-80-10, Adam, one record a participant: `blocks` makes a cohort's vectors, `optimizer_step` uses
-    their mean."""
+    """The paper's model: 784-80-10, Adam, one record per participant.
+
+    `blocks` makes a cohort's vectors, `optimizer_step` uses their mean.
+    """
 
     def __init__(self, participants: int) -> None:
         self.model = mlp()

@@ -1,5 +1,6 @@
-"""A table of measurements on disk that survives being killed: CSV, one row a setting, appended as it is
-measured.
+"""A table of measurements on disk that survives being killed: CSV, one row per setting.
+
+Rows are appended as they are measured.
 
 Lines that start with # say which command made the rows below them, when, and with which commit and
 versions. A row whose settings are there already is not measured again.
@@ -162,8 +163,10 @@ def key(row: Row, settings: Iterable[str]) -> tuple[str, ...]:
 
 
 def read(path: Path, settings: Sequence[str]) -> tuple[tuple[str, ...], dict[tuple[str, ...], Row]]:
-    """(column names, rows by key) of a result file; ((), {}) without one. A torn last line is left out; of
-    equal keys the last counts."""
+    """The column names and the rows by key of a result file; ((), {}) without one.
+
+    A torn last line is left out; of equal keys the last counts.
+    """
     if not path.exists():
         return (), {}
     try:
@@ -175,7 +178,7 @@ def read(path: Path, settings: Sequence[str]) -> tuple[tuple[str, ...], dict[tup
             dict(zip(columns, map(value, line), strict=True)) for line in lines if len(line) == len(columns)
         ]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise CorruptState(f"{path} is damaged or no table of results ({error}): move it away") from error
+        raise CorruptState(f"{path} is damaged or not a table of results ({error}): move it away") from error
     return columns, {key(row, settings): row for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""The rows of a sum experiment by panel: finding them, comparing them, telling them as tables and words."""
+"""The rows of a sum experiment by panel: finding them, comparing them, and reporting them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def lookup(rows: Sequence[Row], measure: str = "mse") -> Callable[[str, int, flo
 def compare(
     rows: Sequence[Row], ours: str, rivals: str, fine: Callable[[float], bool], where: Where = everywhere
 ) -> list[Finding]:
-    """Findings about the quotient of `ours` mse and that of each rival (names apart by spaces), over the
-    panels `where` and all ε."""
+    """Findings about the quotient of the `ours` mse and that of each rival, over panels and all ε.
+
+    Names are separated by spaces; `where` selects the panels.
+    """
     mse, found = lookup(rows), []
     for rival in rivals.split():
         for bits, scale in panels(rows):
@@ -74,7 +76,7 @@ def agreement(rows: Sequence[Row]) -> Claim:
 
 
 def tables(rows: Sequence[Row]) -> list[Grid]:
-    """One table a panel: mse by mechanism and ε, and what the clip leaves of the sum."""
+    """One table per panel: mse by mechanism and ε, and what the clip leaves of the sum."""
     mse, kept, grids = lookup(rows), lookup(rows, "kept_length"), []
     for bits, scale in panels(rows):
         body = []
@@ -85,7 +87,7 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
             if set(values) != {"–"}:
                 body.append([look.label, *values, number(least, 3)])
         columns = ["mechanism", *(f"ε = {epsilon:g}" for epsilon in epsilons(rows)), "length kept"]
-        grids.append(Grid(f"mse a coordinate, m = 2^{bits}, γ = {scale:g}", columns, body))
+        grids.append(Grid(f"mse per coordinate, m = 2^{bits}, γ = {scale:g}", columns, body))
     return grids
 
 
@@ -114,7 +116,7 @@ def words(rows: Sequence[Row]) -> list[str]:
 
 
 def draw(rows: Sequence[Row], path: Path) -> list[Path]:
-    """A column a modulus, the smaller γ on top. cpSGD is off the scale, as in the paper."""
+    """One column per modulus, the smaller γ on top. cpSGD is off the scale, as in the paper."""
     by_bits: dict[int, list[float]] = {}
     for bits, scale in panels(rows):
         by_bits.setdefault(bits, []).append(scale)

@@ -69,8 +69,10 @@ def cell(line: str, bits: int | None, scale: float | None, epsilon: float, **com
 
 
 def measure(cell: Row) -> Row:
-    """Plan, then sum `repetitions` times, with new points, rotation and noise; all follow from the
-    settings."""
+    """Plan, then sum `repetitions` times, with new points, rotation and noise.
+
+    All of them follow from the settings.
+    """
     chosen = _plan(cell)
     mechanism = chosen.mechanism
     errors, stats = [], EncodeStats()
@@ -108,8 +110,10 @@ def sphere(participants: int, dimension: int, seed: int) -> NDArray[np.float64]:
 
 
 def kept_length(mechanism: Mechanism, points: NDArray[np.float64]) -> float:
-    """Fraction of the true sum's length that the mechanism's clip leaves: ⟨clipped sum, sum⟩/‖sum‖², no
-    noise."""
+    """Fraction of the true sum's length that the mechanism's clip leaves, without noise.
+
+    It is ⟨clipped sum, sum⟩/‖sum‖².
+    """
     clip = getattr(mechanism, "clip", None)
     if clip is None:
         return 1.0

@@ -1,10 +1,9 @@
-"""Table 1 of the paper: running time of exact and approximate samplers of Skellam and discrete Gaussian
-noise.
+"""Table 1 of the paper: running time of exact and approximate samplers of integer noise.
 
-All samplers of a row run in turn, in one process with one thread, timed in processor seconds, so that their
-ratios mean something on a busy machine too. The paper's approximate samplers are TensorFlow's; here NumPy
-stands in, with the same two methods: a difference of Poisson samples, and rejection from a discrete Laplace
-in floating point.
+Skellam and discrete Gaussian. All samplers of a row run in turn, in one process with one thread, timed in
+processor seconds, so that their ratios mean something on a busy machine too. The paper's approximate samplers
+are TensorFlow's; here NumPy stands in, with the same two methods: a difference of Poisson samples, and
+rejection from a discrete Laplace in floating point.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SAMPLERS = {
 
 
 def cells(quick: bool, seeds: int | None) -> list[Row]:
-    """One row a variance. quick: a twentieth of the samples."""
+    """One row per variance. quick: a twentieth of the samples."""
     samples, variances = (5_000, (32, 4, 1)) if quick else (100_000, VARIANCES)
     return [{"variance": v, "samples": samples, "repetitions": seeds or 3} for v in variances]
 
@@ -47,7 +46,7 @@ def measure(cell: Row) -> Row:
     runs = _samplers(cell["variance"], cell["samples"])
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for draw in runs.values():
-        draw(1)  # tables are built and kernels compiled once, not a sample's price
+        draw(1)  # tables are built and kernels compiled once, outside the price of a sample
     for _ in range(cell["repetitions"]):
         for name, draw in runs.items():
             start = process_time()
@@ -95,7 +94,7 @@ def _quotients(rows: Sequence[Row], slow: str, fast: str, least: float) -> list[
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The sentences of Appendix A.1, then what skelmix adds."""
+    """Judge the sentences of Appendix A.1, then what skelmix adds."""
     source, times = "Appendix A.1", "times as fast"
     exact = _quotients(rows, "gaussian_paper", "skellam_paper", 1)
     approximate = _quotients(rows, "gaussian_approximate", "skellam_approximate", 1)
@@ -128,12 +127,12 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
     ]
     return [
         Grid("time over that of skelmix's exact Skellam sampler", columns, ratios),
-        Grid("nanoseconds a sample, on this machine", columns, nanoseconds),
+        Grid("nanoseconds per sample, on this machine", columns, nanoseconds),
     ]
 
 
 def draw(rows: Sequence[Row], path: Path) -> list[Path]:
-    """The table as a picture: time a sample against the variance."""
+    """The table as a picture: time per sample against the variance."""
     figure, axes = canvas(1, 1, width=6.4, height=3.6)
     at = axes[0][0]
     panel(at, "", x="variance", y="nanoseconds a sample", log=True)

@@ -71,8 +71,9 @@ def cell(
 
 
 def measure(cell: Row) -> Row:
-    """Plan and train the paper's network once. Repeatable from the seed, so not private: for experiments
-    only.
+    """Plan and train the paper's network once.
+
+    Repeatable from the seed, so not private: for experiments only.
     """
     return trained(cell)[1]
 

@@ -116,8 +116,9 @@ def _cpsgd(known: Accuracies) -> list[Case]:
 
 
 def own_claims(rows: Sequence[Row], dataset: str) -> list[Claim]:
-    """SMM with the tight bound at the planner's γ, beside DPSGD with the best accounting (PLD) and the
-    paper's SMM.
+    """SMM with the tight bound at the planner's γ, beside DPSGD and the paper's SMM.
+
+    DPSGD has the best accounting (PLD).
     """
     known = Accuracies(rows, dataset)
 

@@ -43,8 +43,10 @@ class Accuracies:
                 self._known.setdefault(place, []).append(100 * row["accuracy"])
 
     def at(self, line: str, bits: int, scale: float, epsilon: float, batch: int = 240) -> Mean | None:
-        """The mean at a setting; the central Gaussian has no bits, the planner's line no scale. None when
-        not measured."""
+        """The mean at a setting; None when not measured.
+
+        The central Gaussian has no bits, the planner's line no scale.
+        """
         own_bits = None if line in CENTRAL else bits
         own_scale = None if line in CENTRAL or line == "smm-auto" else scale
         found = self._known.get((line, own_bits, own_scale, epsilon, batch))
@@ -94,8 +96,9 @@ def tables(rows: Sequence[Row], dataset: str) -> list[Grid]:
 
 
 def draw(rows: Sequence[Row], path: Path, dataset: str) -> list[Path]:
-    """A row a modulus; accuracy against ε, |B| and γ. cpSGD is left out, as in the paper. Then against
-    bits.
+    """The paper's panels, one row per modulus, then accuracy against bits.
+
+    Accuracy against ε, |B| and γ. cpSGD is left out, as in the paper.
     """
     known = Accuracies(rows, dataset)
     figure, axes = canvas(3, 3, width=3.4, height=2.4)
@@ -134,7 +137,7 @@ def _draw_bits(rows: Sequence[Row], path: Path, dataset: str) -> list[Path]:
     figure, axes = canvas(1, 1, width=6.0, height=3.4)
     at = axes[0][0]
     widths = (2, 3, 4, 5, 6, 8, 10)
-    panel(at, f"{dataset}, ε = 3, |B| = 240", x="bits a coordinate on the wire", y="accuracy (%)")
+    panel(at, f"{dataset}, ε = 3, |B| = 240", x="bits per coordinate on the wire", y="accuracy (%)")
     for line in LINES:
         if line != "cpsgd":
             points = [(float(bits), (bits, (SCALES | GIVEN_SCALES).get(bits, 0.0), 3.0)) for bits in widths]

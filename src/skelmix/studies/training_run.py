@@ -51,7 +51,7 @@ def train_once(
 
     With a seed, weights, cohorts, rotations, rounding and noise all repeat and the run is *not private*;
     without one everything comes from the system. Evaluates at the end only, unless `evaluate_every` is given.
-    Uses `threads` threads, one by default: a study runs one process a core. The data set stays in memory.
+    Uses `threads` threads, one by default: a study runs one process per core. The data set stays in memory.
     """
     images, clients, accuracy = _prepared(dataset)
     if seed is not None:

@@ -43,9 +43,7 @@ class RdpCurve:
         object.__setattr__(self, "orders", checked_orders(self.orders))
         object.__setattr__(self, "values", tuple(float(value) for value in self.values))
         if len(self.orders) != len(self.values):
-            raise InvalidInput(
-                f"{len(self.orders)} orders, {len(self.values)} values: give one per order"
-            )
+            raise InvalidInput(f"{len(self.orders)} orders, {len(self.values)} values: give one per order")
         for order, value in zip(self.orders, self.values, strict=True):
             if not 0 <= value < np.inf:
                 raise InvalidInput(

@@ -1,1 +1,1 @@
-"""Side by side with peers, in one run."""
+"""Measurements side by side with other libraries, in one run."""

@@ -37,8 +37,11 @@ def run(
     repeats: int = 12,
     model: int = 10_000_000,
 ) -> dict[str, Any]:
-    """All measurements: seconds per vector, ratios, growth with d and with the number of participants, low
-    rates, and one participant of a model of so many weights."""
+    """All measurements: seconds per vector, ratios, growth, low rates, a large model.
+
+    Growth is with d and with the number of participants; the large model has `model` weights, seen by one
+    participant.
+    """
     rng = np.random.default_rng(1)
     mechanism = _mechanism(DIMENSION, participants)
     vectors = _unit_rows(rng, participants, DIMENSION)

@@ -1,5 +1,6 @@
-"""A secure round on Flower: in process beside Flower's SecAgg+, and on a real deployment beside plain
-exchanges.
+"""A secure round on Flower, beside Flower's SecAgg+ and beside plain exchanges.
+
+In process it is compared with Flower's SecAgg+, on a real deployment with plain exchanges.
 
 In process both sides exchange Flower's own messages without its transport, and seconds are processor
 seconds of this process, so that other work on the machine does not distort the ratio. On the deployment
@@ -107,8 +108,9 @@ def _step(arrays: ArrayRecord) -> ArrayRecord:
 
 
 def secure_round(n: int, dimension: int, bits: int, rounds: int) -> list[float]:
-    """Processor seconds of each of `rounds` rounds, clients and server together; the first advertises keys
-    too.
+    """Processor seconds of each of `rounds` rounds, clients and server together.
+
+    The first one advertises keys, too.
     """
     app = ClientApp(mods=[skelmix_mod])
 
@@ -142,8 +144,9 @@ def secure_round(n: int, dimension: int, bits: int, rounds: int) -> list[float]:
 
 
 def secaggplus_round(n: int, dimension: int) -> float:
-    """Processor seconds of one round of Flower's SecAgg+ (its mod and workflow), full graph, the same
-    threshold.
+    """Processor seconds of one round of Flower's SecAgg+ (its mod and workflow).
+
+    Full graph, the same threshold.
     """
     from flwr.client.mod import secaggplus_mod
     from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
@@ -186,8 +189,9 @@ def secaggplus_round(n: int, dimension: int) -> float:
 
 
 def deployment(nodes: int, rounds: int, *, exchanges: int = 4, timeout: float = 1800.0) -> dict[str, Any]:
-    """Wall seconds on Flower's deployment engine, all processes on this machine: rounds and plain exchanges,
-    five nodes a core at a time.
+    """Wall seconds on Flower's deployment engine, all processes on this machine: rounds and plain exchanges.
+
+    Five nodes per core at a time.
 
     A plain exchange sends the model to all nodes and gets one back from each, with the same code around it,
     in the same run. `ratio`: the mean round, key advertisement and first key sharing included, over four

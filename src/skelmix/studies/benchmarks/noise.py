@@ -1,6 +1,6 @@
 """Samplers of integer noise side by side, on one thread.
 
-The exact table sampler, NumPy's approximate Poisson difference, the bare keystream of as many bytes (two a
+The exact table sampler, NumPy's approximate Poisson difference, the bare keystream of as many bytes (two per
 sample, the ceiling of any sampler that reads sixteen bits), the paper's Algorithm 10, the exact discrete
 Gaussian of Canonne, Kamath and Steinke at the same variance, and OpenDP and TensorFlow where they are
 installed.
@@ -101,7 +101,7 @@ def _installed(name: str) -> bool:
 
 
 def run(samples: int = 10**7, repeats: int = 5) -> dict[str, Any]:
-    """Median samples a second of every installed sampler at each of `RATES`.
+    """Median samples per second of every installed sampler at each of `RATES`.
 
     The samplers take turns within each repeat, and the clock is the CPU time of this process (user and
     system, all threads), so that other programs on the machine disturb the comparison little; on an idle
@@ -137,12 +137,12 @@ def run(samples: int = 10**7, repeats: int = 5) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> Table:
-    """What `run` returned, one line a sampler, millions of samples a second at each rate."""
+    """What `run` returned, one line per sampler, millions of samples per second at each rate."""
     rows: dict[str, dict[float, float]] = {}
     for entry in result["results"]:
         rows.setdefault(entry["sampler"], {})[entry["rate"]] = entry["samples_per_second"]
     rates = sorted({entry["rate"] for entry in result["results"]})
-    shown = Table(title="Integer noise, million samples a second, one thread")
+    shown = Table(title="Integer noise, million samples per second, one thread")
     shown.add_column("sampler")
     for rate in rates:
         shown.add_column(f"rate {rate:g}", justify="right")

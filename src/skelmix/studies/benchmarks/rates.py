@@ -71,8 +71,10 @@ def rotation_lengths(power: int, repeats: int) -> list[dict[str, float]]:
 
 
 def large_model(dimension: int, rate: float, repeats: int) -> dict[str, float]:
-    """One participant's side for a large float32 vector: seconds per round, kernels compiled beforehand, and
-    the peak of memory, the vector itself included."""
+    """One participant's side for a large float32 vector: seconds per round, and the peak of memory.
+
+    Kernels are compiled beforehand; the peak includes the vector itself.
+    """
     mechanism = SkellamMixture(
         dimension=dimension,
         bits=8,

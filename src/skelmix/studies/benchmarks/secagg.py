@@ -208,7 +208,7 @@ def _columns(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _verdicts(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The names of the columns, and one row a bar."""
+    """The names of the columns, and one row per bar."""
     found = [
         (bar["bar"], f"{bar['measured']:.4g}", bar["limit"], "yes" if bar["met"] else "NO")
         for bar in result["bars"]

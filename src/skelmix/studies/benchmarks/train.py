@@ -31,8 +31,10 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def run() -> dict[str, Any]:
-    """Seconds of each step of one round, alone, best of five, and of the whole round as the trainer runs
-    it; peak memory of all of it."""
+    """Seconds of each step of one round, alone, best of five, and of the whole round as the trainer runs it.
+
+    Also the peak memory of all of it.
+    """
     from skelmix.studies.probe import PaperRound
 
     probe = PaperRound(PARTICIPANTS)

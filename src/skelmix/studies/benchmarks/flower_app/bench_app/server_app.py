@@ -50,8 +50,10 @@ class Paced:
 
 
 def _answers(grid: Any, ids: list[str]) -> dict[str, Message]:
-    """All answers, looking as often as SecureGrid does (Flower's own send_and_receive looks every three
-    seconds)."""
+    """All answers, looking as often as SecureGrid does.
+
+    (Flower's own send_and_receive looks every three seconds.)
+    """
     end, found = time.monotonic() + 600.0, dict[str, Message]()
     while len(found) < len(ids) and time.monotonic() < end:
         replies = grid.pull_messages([name for name in ids if name not in found])
