@@ -93,7 +93,7 @@ def test_compare_has_a_row_for_every_mechanism_and_rate():
         (("account", "--noise", -1), "noise = -1"),
         (("sum", "--input", "nowhere.csv"), "no such file"),
         (("sum", "--output", "total.txt"), "--output"),
-        (("sum", "--output", "nowhere/total.csv"), "nowhere is no directory"),
+        (("sum", "--output", "nowhere/total.csv"), "nowhere is not a directory"),
         (("plan", "--bits", "abc"), "abc"),
         (("plan", "--frobnicate"), "frobnicate"),
         (("sum", "--mechanism", "gaussian", "--dimension", 8), "pass 'none'"),

@@ -135,7 +135,7 @@ def draw(rows: Sequence[Row], path: Path) -> list[Path]:
     """The table as a picture: time per sample against the variance."""
     figure, axes = canvas(1, 1, width=6.4, height=3.6)
     at = axes[0][0]
-    panel(at, "", x="variance", y="nanoseconds a sample", log=True)
+    panel(at, "", x="variance", y="nanoseconds per sample", log=True)
     ordered = sorted(rows, key=lambda row: row["variance"])
     for name, label in SAMPLERS.items():
         colour = "#0072B2" if name.startswith("skellam") else "#D55E00"
