@@ -260,7 +260,7 @@ def test_plan_and_account_take_a_coin_a_cap_and_a_second_target():
     both = ["--contribute", 0.5, "--max-participations", "auto"]
     plan = one_object(skelmix("plan", *words, *both, "--epsilon-aggregator", 4))
     assert plan["epsilon_aggregator"] <= 4
-    assert (plan["contribute"], plan["max_participations"], plan["binding_target"]) == (0.5, 16, "aggregator")
+    assert (plan["contribute"], plan["max_participations"], plan["binding_target"]) == (0.5, 17, "aggregator")
     given = ["--noise", plan["noise"], "--scale", plan["scale"]]
     found = one_object(skelmix("account", *words, *both, *given))
     assert found["epsilon_aggregator"] == pytest.approx(plan["epsilon_aggregator"], rel=1e-3)
