@@ -253,3 +253,14 @@ def test_synthetic_vectors_report_the_measured_error():
     # 4,096 squared errors: the mean has a relative deviation of 2.2 %
     assert found["mse"] == pytest.approx(found["predicted"]["mse"], rel=0.15)
     assert found["seconds"] > 0
+
+
+def test_plan_and_account_take_a_coin_a_cap_and_a_second_target():
+    words = "--dimension 64 --bits 14 --bound gdp --cohort 100 --population 1000 --rounds 50 --json".split()
+    both = ["--contribute", 0.5, "--max-participations", "auto"]
+    plan = one_object(skelmix("plan", *words, *both, "--epsilon-aggregator", 4))
+    assert plan["epsilon_aggregator"] <= 4
+    assert (plan["contribute"], plan["max_participations"], plan["binding_target"]) == (0.5, 17, "aggregator")
+    given = ["--noise", plan["noise"], "--scale", plan["scale"]]
+    found = one_object(skelmix("account", *words, *both, *given))
+    assert found["epsilon_aggregator"] == pytest.approx(plan["epsilon_aggregator"], rel=1e-3)

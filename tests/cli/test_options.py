@@ -2,6 +2,9 @@
 
 import warnings
 
+import pytest
+
+from skelmix.errors import InvalidInput
 from skelmix.planning import Cohort
 
 with warnings.catch_warnings():
@@ -16,3 +19,11 @@ def test_every_option_of_the_cohort_arrives():
 
 def test_without_a_population_everyone_is_in_every_round():
     assert build_cohort(10, None, 0.0, 0, "none").population == 10
+
+
+def test_coin_and_cap_arrive_and_auto_proposes_the_smallest_cap():
+    given = build_cohort(2_400, 60_000, 0.0, 0, "poisson", 0.1, "80", 1_000)
+    assert (given.contribute, given.max_participations) == (0.1, 80)
+    assert build_cohort(2_400, 60_000, 0.0, 0, "poisson", 0.1, "auto", 1_000).max_participations == 73
+    with pytest.raises(InvalidInput, match="auto"):
+        build_cohort(10, 500, 0.0, 0, "poisson", 1.0, "few", 10)

@@ -122,7 +122,9 @@ def register(app: typer.Typer) -> None:
         kinds = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
         if baseline:
             same = _BASELINES[baseline] or ("rdp" if bound in ("rdp", "paper") else "tight")
-            kinds["gaussian"] = {"mechanism": "gaussian", "bound": same, "scale": None}
+            kinds["gaussian"] = {
+                "mechanism": "gaussian", "bound": same, "scale": None, "epsilon_aggregator": None,
+            }  # fmt: skip
         root = directory or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
         rows = []
         for kind, extra in kinds.items():

@@ -45,11 +45,20 @@ def _first_that_works(changes: Iterator[Change], scale: float | None) -> str | N
 
 def _works(request: PlanRequest, scale: float | None) -> bool:
     """Whether the request can be planned, for both targets, within its bits."""
+    if scale is not None and _hopeless(request, scale):
+        return False
     try:
         mechanism, _ = at_best_scale(request) if scale is None else at_scale(request, scale)
     except PrivacyUnattainable:
         return False
     return not wraps_too_often(mechanism, request.cohort)
+
+
+def _hopeless(request: PlanRequest, scale: float) -> bool:
+    """Whether even a Gaussian's noise for the targets wraps too often: seen without any certificate."""
+    bare = request.build(request.bounds[0], scale, 1.0)
+    noisy = replace(bare, total_noise=bare.noise_for_multiplier(request.multiplier))
+    return wraps_too_often(noisy, request.cohort)
 
 
 def _changed(request: PlanRequest, cohort: Cohort, rounds: int, **changes: Any) -> PlanRequest | None:

@@ -47,6 +47,11 @@ class PlanRequest:
         validation.bits(self.bits)
         validation.whole(1, rounds=self.rounds)
         validation.non_negative(alignment=self.alignment)
+        if self.target.epsilon_aggregator is not None and not self.kind.distributed:
+            raise InvalidInput(
+                f"epsilon_aggregator = {self.target.epsilon_aggregator:g}: {self.mechanism} trusts its "
+                "aggregator with every vector, so no ε holds against it; leave the limit out, or take 'smm'"
+            )
         if self.alignment > 1:
             raise InvalidInput(
                 f"alignment = {self.alignment!r}: must be in [0, 1]; it is the mean cosine between "

@@ -1,0 +1,42 @@
+"""Schedules with equal expected contributions: what the planner's table promises."""
+
+import numpy as np
+
+import skelmix as sk
+from skelmix.errors import BitsTooFew
+from skelmix.studies.schedules import plot_schedules, schedule_rows, schedule_table
+
+SETTINGS = {"rounds": 160, "cohort": 24, "population": 600, "contribute": 1.0}
+
+
+def build(*, rounds, cohort, population, contribute):
+    if rounds == 40 and contribute == 0.25:
+        raise BitsTooFew("too few")
+    return sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5),
+        dimension=16,
+        bits=16,
+        bound="gdp",
+        rounds=rounds,
+        cohort=sk.Cohort(cohort, population, contribute=contribute),
+    )
+
+
+def test_contributions_are_equal_and_every_epsilon_is_the_plans(tmp_path):
+    rows = schedule_rows(build, **SETTINGS)
+    contributions = [row["participations"] * row["contribute"] for row in rows]
+    assert np.allclose(contributions, 160 * 24 / 600, rtol=0.02)  # cohorts are whole numbers
+    assert all(row["cohort"] <= 600 for row in rows)
+    planned = [row for row in rows if "error" not in row]
+    assert len(planned) == len(rows) - 1
+    for row in planned:
+        assert row["epsilon"] <= 3.0 <= row["epsilon_aggregator"] * 1.001
+        assert row["upload_bytes"] == row["participations"] * 16 * 2
+    by_place = {(row["rounds"], row["contribute"]): row["epsilon_aggregator"] for row in planned}
+    assert by_place[160, 0.25] < by_place[160, 1.0], "a coin helps"
+    assert by_place[40, 1.0] < by_place[160, 1.0], "so do fewer, larger rounds"
+    table = schedule_table(rows).markdown()
+    assert table.count("\n") == len(rows) + 3
+    assert "–" in table
+    plot_schedules(tmp_path / "picture.svg", rows)
+    assert "coin of 0.25" in (tmp_path / "picture.svg").read_text()
