@@ -1,4 +1,4 @@
-"""What is published: a wheel and a source archive that hold what they should, and a wheel that works alone."""
+"""What is published: a wheel and a source archive with the right contents, and a wheel that works alone."""
 
 from __future__ import annotations
 
