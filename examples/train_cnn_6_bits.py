@@ -13,10 +13,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import skelmix as sk
-from skelmix.datasets.catalogue import load
+from skelmix.datasets import load
+from skelmix.federated import Accuracy, Trainer, build_model, clients_of
 from skelmix.federated.gradients import dimension
-from skelmix.federated.recipes import Accuracy, build_model, clients_of
-from skelmix.federated.trainer import Trainer
 
 options = argparse.ArgumentParser()
 options.add_argument("--rounds", type=int, default=60)

@@ -51,6 +51,35 @@ def test_planning_and_summing_need_neither_torch_nor_flwr_nor_plots():
     assert loaded_after(f"import {names}") & {"torch", "flwr", "matplotlib", "plotly"} == set()
 
 
+ABSENT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "{extra}":
+            raise ModuleNotFoundError("No module named {extra}", name="{extra}")
+sys.meta_path.insert(0, Absent())
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"),
+    [("torch", "federated.Trainer"), ("torch", "federated.Clients"), ("flwr", "flower.SecureGrid")],
+)
+def test_a_name_whose_extra_is_missing_says_what_to_install(extra, name):
+    package, _, attribute = name.partition(".")
+    code = ABSENT.format(extra=extra) + f"from skelmix.{package} import {attribute}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    remedy = "flower" if extra == "flwr" else extra
+    last = done.stderr.splitlines()[-1]
+    assert last == f"skelmix.errors.MissingExtra: {extra} is not installed: pip install 'skelmix[{remedy}]'"
+
+
+@pytest.mark.parametrize("package", ["federated", "flower", "secagg", "statistics", "audit", "datasets"])
+def test_importing_a_package_loads_nothing_heavy(package):
+    assert loaded_after(f"import skelmix.{package}") == set()
+
+
 def test_plan_is_a_function_whatever_was_imported_before():
     import skelmix.planning
 

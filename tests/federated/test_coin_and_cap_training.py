@@ -57,7 +57,7 @@ def senders(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 def test_the_optimiser_sees_the_senders_sum_over_expected_contributions(secure, senders):
     plan = quiet(everyone(contribute=0.25))
     trainer = make(plan, secure=secure, entropy=ReproducibleEntropy(4))
@@ -70,7 +70,7 @@ def test_the_optimiser_sees_the_senders_sum_over_expected_contributions(secure, 
     np.testing.assert_allclose(trainer.optimizer.seen[0], expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 def test_a_round_in_which_nobody_contributes_opens_with_all_of_its_noise(secure):
     plan = everyone(max_participations=1)
     trainer = make(plan, secure=secure)

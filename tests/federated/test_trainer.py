@@ -71,7 +71,7 @@ def test_without_noise_and_rounding_the_optimiser_sees_the_plain_clipped_mean(se
         np.testing.assert_allclose(seen, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 def test_of_a_subset_the_optimiser_sees_what_was_sent_in_place_and_zero_elsewhere(secure, monkeypatch):
     plan = sk.plan(
         sk.PrivacyTarget(20.0, 1e-5), dimension=DIMENSION, bits=32, keep=0.1, scale=2.0**16, bound="rdp",

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skelmix.datasets.catalogue import load
-from skelmix.datasets.partition import equal_shares
+from skelmix.datasets import equal_shares, load
 
 
 def network() -> nn.Module:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skelmix.federated.clients import Clients
     from skelmix.federated.gradients import Gradients, LocalSteps, set_gradients
     from skelmix.federated.recipes import Accuracy, build_model, clients_of
+    from skelmix.federated.silo_clients import SiloClients
     from skelmix.federated.trainer import RunResult, Trainer
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Gradients",
     "LocalSteps",
     "RunResult",
+    "SiloClients",
     "Trainer",
     "build_model",
     "clients_of",
@@ -33,6 +35,7 @@ _HOMES = {
     "Gradients": "gradients",
     "LocalSteps": "gradients",
     "RunResult": "trainer",
+    "SiloClients": "silo_clients",
     "Trainer": "trainer",
     "build_model": "recipes",
     "clients_of": "recipes",
