@@ -18,8 +18,10 @@ from skelmix.errors import CorruptState, DataUnavailable
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Labelled images: `*_images` uint8 (count, height, width), or (count, 3, height, width) in colour;
-    `*_labels` int64 (count,). All read-only.
+    """Labelled images, all arrays read-only.
+
+    `*_images` are uint8 (count, height, width), or (count, 3, height, width) in colour; `*_labels` int64
+    (count,).
 
     Example: `load("fashion-mnist").test_labels[:10]`.
     """

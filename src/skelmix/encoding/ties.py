@@ -23,8 +23,9 @@ def cut_bits(magnitude: Any, unit: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _tie_step(value: Any, unit: Any, drawn: Any) -> int:
-    """What a tie adds to the rounding towards zero, by 64 more bits: 0, or one step away from zero; 2 when
-    they tie as well.
+    """What a tie adds to the rounding towards zero, decided by 64 more bits.
+
+    0, or one step away from zero; 2 when they tie as well.
     """
     cut = np.float64(cut_bits(abs(value), unit))
     leading = np.uint64((cut - np.floor(cut)) * 18446744073709551616.0)  # exact: 2^64 only shifts the bits
@@ -35,7 +36,7 @@ def _tie_step(value: Any, unit: Any, drawn: Any) -> int:
 
 @njit(cache=True)  # short: to let go of the interpreter's lock would cost more
 def _tie_steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
-    """steps[j] = `_tie_step` of x[places[j]]. Returns whether one is open still."""
+    """Set steps[j] to `_tie_step` of x[places[j]]; returns whether a tie is still open."""
     again = False
     for j in range(places.size):
         steps[j] = _tie_step(x[places[j]], unit, drawn[j])
@@ -56,7 +57,7 @@ def settle_ties(x: NDArray[Any], places: NDArray[Any], floats: Floats, entropy: 
 
 
 def _settle(rest: Fraction, entropy: Entropy) -> bool:
-    """Bernoulli(rest), 64 bits at a time until decided."""
+    """A sample of Bernoulli(rest): 64 bits at a time until decided."""
     while rest:
         rest *= 1 << 64
         drawn = entropy.integers_below(1 << 64)

@@ -130,8 +130,10 @@ def _units(count: int, owners: Any) -> list[NDArray[np.int64]]:
 def _read_one_by_one(
     gradients: RecordGradients, data: Any, units: Iterable[NDArray[np.int64]]
 ) -> Iterator[Floats]:
-    """The vector (1, weights) of each unit: every record is read and judged by itself, so a record of another
-    shape, or one that cannot be read, changes no other."""
+    """The vector (1, weights) of each unit, every record read and judged by itself.
+
+    So a record of another shape, or one that cannot be read, changes no other.
+    """
     only = np.zeros(1, np.int64)
     for unit in units:
         vector = np.zeros((1, gradients.dimension), np.float32)

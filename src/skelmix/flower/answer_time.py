@@ -1,4 +1,4 @@
-"""A fixed time per answer: how long training took is then not to be seen from outside."""
+"""A fixed time per answer, so observers cannot see how long training took."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ log = logging.getLogger("flwr.skelmix")
 
 @contextmanager
 def fixed_time(seconds: float | None) -> Iterator[None]:
-    """What is done inside takes `seconds`: the rest is slept through, also after an exception. None: no
-    padding.
+    """Make the block take `seconds`: sleep through the rest, also after an exception. None: no padding.
 
     Work that takes longer is not cut short, and its time shows; the node's own log then says so.
     """

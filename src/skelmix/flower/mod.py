@@ -203,9 +203,10 @@ class _Participant:
         return answer
 
     def _masked(self, data: bytes, message: Message, call_next: Call) -> tuple[bytes, MetricRecord]:
-        """Train, encode, mask. The round is marked as spent before anything is sent, and cannot be asked
-        for again. What training comes to changes the vector and nothing else; nor do the node's coin and
-        its cap, so the app trains whatever they say.
+        """Train, encode, mask.
+
+        The round is marked as spent before anything is sent, and cannot be asked for again. Training changes
+        the vector and nothing else; so do the node's coin and its cap, and the app trains whatever they say.
         """
         client = self._restored()
         facts = self.memory.plan_facts()

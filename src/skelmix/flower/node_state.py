@@ -145,8 +145,10 @@ class NodeState:
             raise _damaged("plan") from error
 
     def spend(self, round_number: int) -> int:
-        """From now on no vector is made for this round or an earlier one. Returns how many rounds of the run
-        were spent, before or after a restart, this one included."""
+        """Record that from now on no vector is made for this round or an earlier one.
+
+        Returns how many rounds of the run were spent, before or after a restart, this one included.
+        """
         if round_number <= self.last_round:
             raise CorruptState(f"round {round_number} was already spent")
         known = int(self._get("spent-rounds", int, 0)) + 1  # should the file on disk have been lost meanwhile

@@ -75,8 +75,10 @@ class SiloRound:
         return ConfigRecord({"digest": self._digest, "round": self._round, "token": self._token})
 
     def redeem(self, content: RecordDict) -> SiloSum:
-        """The sum for which the reply holds this round's receipt, else that of a silo without records. Never
-        raises, whatever `content` holds."""
+        """The sum for which the reply holds this round's receipt, else that of a silo without records.
+
+        Never raises, whatever `content` holds.
+        """
         total, self._sum = self._sum, None
         receipts = [record for record in content.config_records.values() if self._is_receipt(record)]
         if total is not None and len(receipts) == 1:

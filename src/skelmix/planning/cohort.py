@@ -158,8 +158,10 @@ class Cohort(Contributors):
         )
 
     def with_smallest_cap(self, rounds: int, exceeded: float = 1e-6) -> Self:
-        """The same cohort with the smallest cap that a participant would exceed with a probability below
-        `exceeded`, in a run of so many rounds with cohorts drawn as agreed.
+        """The same cohort with the smallest cap that a participant would rarely exceed.
+
+        The probability to exceed it is below `exceeded`, in a run of `rounds` rounds with cohorts drawn as
+        agreed.
 
         Example:
 

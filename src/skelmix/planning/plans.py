@@ -75,8 +75,10 @@ class Plan:
 
     @property
     def upload_bytes(self) -> int:
-        """Bytes of one participant's masked vector in a round, packed; secure aggregation's keys and shares
-        come on top. To a trusted aggregator a vector goes as float32."""
+        """Bytes of one participant's masked vector in a round, packed.
+
+        Secure aggregation's keys and shares come on top. To a trusted aggregator a vector goes as float32.
+        """
         mechanism = self.mechanism
         if not mechanism.distributed:
             return 4 * mechanism.dimension
@@ -84,8 +86,11 @@ class Plan:
 
     @property
     def round_bytes(self) -> int:
-        """Bytes that one participant uploads in an expected round in all: the vector, and the keys and shares
-        of secure aggregation (honest-but-curious, without signatures). An engine's envelope comes on top."""
+        """All bytes that one participant uploads in an expected round.
+
+        The vector, and the keys and shares of secure aggregation (honest-but-curious, without signatures). An
+        engine's envelope comes on top.
+        """
         if not self.mechanism.distributed:
             return self.upload_bytes
         from skelmix.secagg.sizes import protocol_bytes  # clients that only check a plan do without

@@ -1,5 +1,7 @@
-"""The search for the upload's shape and the scale γ with the least error, and the remedies when the bits are
-too few."""
+"""The search for the upload's shape and the scale γ with the least error.
+
+And the remedies when the bits are too few.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ def _with_best_slack(request: PlanRequest, scale: float | None) -> tuple[float, 
 
 
 def at_best_scale(request: PlanRequest) -> tuple[Mechanism, Bound]:
-    """`at_scale` where the predicted error is least; at the smallest scale, where wrapping is rarest, if
-    none is any good."""
+    """The mechanism, made by `at_scale`, at the scale with the least predicted error.
+
+    If no scale is any good, the smallest one, where wrapping is rarest.
+    """
     guess = _best_scale(request, request.bounds[0], _gaussian_noise(request))
     if guess is not None:
         try:

@@ -1,5 +1,7 @@
-"""One round of a cohort: encode, add up (in the clear or through secure aggregation), decode, and what can be
-seen meanwhile."""
+"""One round of a cohort: encode, add up (in the clear or through secure aggregation), decode.
+
+Also the measurements that a simulation may take on the way.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,10 @@ class Seconds:
 
 
 class SanitizedBlocks:
-    """Blocks in which a row with NaN or infinity, or too long for the mechanism, is a row of zeros; `broken`
-    counts them. What becomes of a row depends on that row alone."""
+    """Blocks in which each row that is not finite, or too long for the mechanism, is replaced by zeros.
+
+    `broken` counts them. What becomes of a row depends on that row alone.
+    """
 
     def __init__(self, blocks: Blocks, mechanism: Mechanism) -> None:
         self._blocks, self.broken = blocks, 0

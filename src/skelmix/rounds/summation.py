@@ -120,8 +120,11 @@ def private_sum(
 
 
 def _refuse_coin_and_cap(plan: Plan) -> None:
-    """Calls do not know each other's participants, so they cannot count; and a coin would throw away most of
-    a sum whose caller holds every vector anyway."""
+    """Refuse plans with a coin or a cap, which single sums cannot honour.
+
+    Calls do not know each other's participants, so they cannot count; and a coin would throw away most of a
+    sum whose caller holds every vector anyway.
+    """
     cohort = plan.cohort.roster
     if cohort.contribute < 1:
         raise InvalidInput(

@@ -30,9 +30,12 @@ def tilted_sums(  # pragma: no cover
     count: int,
     end: float,
 ) -> tuple[FloatArray, tuple[FloatArray, FloatArray, FloatArray], FloatArray]:
-    """For each u in lines, under mass·r^u/exp(x0²A(u)) with Z = (L - x0²χ²(u - 1/2))/(x0·χ): E[W^j Z^n]/n!
-    for j < J, n < N; (E|W|^j for j <= J, the last with max(1, (1 ± W)^(u-J)); E[|W|^j Z^N]/N!;
-    E[|W|^j e^(y|Z|)]), j < J; and the outermost summands over their sums."""
+    """The moments under the tilted law for each u in lines, and bounds on what the series leave out.
+
+    Under mass·r^u/exp(x0²A(u)) with Z = (L - x0²χ²(u - 1/2))/(x0·χ): E[W^j Z^n]/n! for j < J, n < N; (E|W|^j
+    for j <= J, the last with max(1, (1 ± W)^(u-J)); E[|W|^j Z^N]/N!; E[|W|^j e^(y|Z|)]), j < J; and the
+    outermost summands over their sums.
+    """
     powers, tilts, levels = POWERS, len(lines), len(mass)
     sums = np.zeros((tilts, powers, count))
     weights, highest = np.zeros((tilts, powers + 1)), np.zeros((tilts, powers))

@@ -51,8 +51,9 @@ def _g(j: int, L: Floats) -> float:
 
 @njit(cache=True, nogil=True)
 def _up(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
-    """A bound on the logarithm of term(k+1)/term(k), outwards; falls with k from k = s+1 (c > 0) or 0 (c < 0)
-    on.
+    """A bound on the logarithm of term(k+1)/term(k), outwards.
+
+    It falls with k from k = s+1 (c > 0) or 0 (c < 0) on.
 
     For c < 0 the index k stands for the outcome -k.
     """

@@ -64,8 +64,9 @@ def integer_bounds(kind: Kind, order: int) -> Floats:
 
 @functools.lru_cache(maxsize=16)
 def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
-    """(L, concavity_gap): L[k] = ln P0(k) for k = 0..length-1 at least, and how far the law's steps are from
-    concave.
+    """The logarithms of the masses, and how far the law's steps are from concave: (L, concavity_gap).
+
+    L[k] = ln P0(k) for k = 0..length-1 at least.
 
     concavity_gap[k] is at least twice the distance of g(j) = L[j-1] - L[j], over all j >= k, from a
     rising, odd function of j - 1/2 that is concave on j >= 1; it does not rise with k. The table always
@@ -83,8 +84,9 @@ def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
 
 
 def _skellam_concavity_gap(v: float, length: int) -> Floats:
-    """asinh(a) <= g(j) <= asinh(a) + ln(1 + j/(h² + (j-1/2)h)) with a = (j-1/2)/v, h = √((j-1/2)² + v²), for
-    j >= 1.
+    """Bounds on the steps g(j) of a Skellam law, for j >= 1.
+
+    asinh(a) <= g(j) <= asinh(a) + ln(1 + j/(h² + (j-1/2)h)) with a = (j-1/2)/v, h = √((j-1/2)² + v²).
 
     Amos 1974 and Segura 2011, on I_{j-1}/I_j. From j = v + 1 on the gap falls with j; before, it stays below
     its value at 1 or below 0.31/v, whichever is larger.
