@@ -82,7 +82,9 @@ def release(
 def _checked(parties: Sequence[str | Path], planned: StatisticsPlan) -> list[Path]:
     files = [Path(path) for path in parties]
     if len(files) != planned.parties.count:
-        raise InvalidInput(f"parties: {len(files)} files for a plan of {planned.parties.count}; give one each")
+        raise InvalidInput(
+            f"parties: {len(files)} files for a plan of {planned.parties.count}; give one each"
+        )
     if len({path.resolve() for path in files}) < len(files):
         raise InvalidInput("parties: a file is given twice, and its records would count twice; give it once")
     return files
