@@ -184,10 +184,13 @@ def _note(path: Path, line: str) -> None:
 
 def _expected(planned: StatisticsPlan) -> str:
     """What each answer's error will be, in one line per query."""
+    from skelmix.wording import up
+
     report = planned.plan.report
     head = (
-        f"expected errors with ε = {report.epsilon:.4g}, δ = {report.delta:g} for one {planned.plan.cohort.unit}, "
-        f"{planned.central_ratio:.3f} times the central Gaussian's; no data was read for this"
+        f"expected errors with ε = {up(report.epsilon)}, δ = {report.delta:g} for one "
+        f"{planned.plan.cohort.unit}, {planned.central_ratio:.3f} times the central "
+        "Gaussian's; no data was read for this"
     )
     return "\n".join([head, *(f"  {expected}" for expected in planned.expected_errors)])
 

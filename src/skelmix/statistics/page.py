@@ -1,4 +1,4 @@
-"""The answers as one HTML page: bars with error bars, a table and the privacy card, nothing from the network."""
+"""The answers as one HTML page that loads nothing: bars with error bars, a table and the privacy card."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from skelmix.errors import MissingExtra
 from skelmix.statistics.answers import Answer, Answers, Estimates
 from skelmix.statistics.intervals import Estimate
 from skelmix.statistics.sizing import StatisticsPlan
+from skelmix.wording import up
 
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 pre{overflow-x:auto;background:#f4f4f4;padding:1rem}.figure{height:22rem}.small{height:9rem}"""
@@ -32,7 +33,7 @@ def page(answers: Answers, planned: StatisticsPlan) -> str:
         "<!doctype html><html lang=en><meta charset=utf-8><title>Private statistics</title>",
         f"<style>{_STYLE}</style><script>{script()}</script>",
         "<h1>Private statistics</h1>",
-        f"<p>ε = {answers.epsilon:.4g}, δ = {answers.delta:g} for one {escape(answers.unit)}, all answers "
+        f"<p>ε = {up(answers.epsilon)}, δ = {answers.delta:g} for one {escape(answers.unit)}, all answers "
         f"together; {planned.parties.count} parties. Error bars are {interval}: they are about these "
         "records, not about a population.</p>",
     ]
