@@ -37,7 +37,7 @@ def test_a_light_start_loads_nothing_heavy(code):
 
 
 @pytest.mark.parametrize(
-    "command", ["plan", "account", "sum", "train", "data", "reproduce", "bench", "audit"]
+    "command", ["plan", "account", "sum", "stats", "train", "data", "reproduce", "bench", "audit"]
 )
 def test_help_of_a_command_loads_nothing_heavy(command):
     code = f"from skelmix.cli.main import main\ntry: main(['{command}', '--help'])\nexcept SystemExit: pass"

@@ -17,7 +17,7 @@ from skelmix import __version__
 from skelmix.errors import SkelmixError
 
 EXTRAS = {"torch": "torch", "flwr": "flower"}  # module: the extra that brings it
-COMMANDS = ("plan", "account", "sum", "train", "data", "reproduce", "bench", "audit")
+COMMANDS = ("plan", "account", "sum", "stats", "train", "data", "reproduce", "bench", "audit")
 
 app = typer.Typer(
     name="skelmix",

@@ -2,7 +2,8 @@
 
 A question becomes one vector per record (`Layout`), each party adds up its own records exactly (`party_sum`),
 the sums are noised and added under one privacy budget, and the decoded total becomes answers with intervals
-(`Estimator`).
+(`Estimator`). `private_statistics` does all of that in one call; `plan_statistics` tells beforehand how
+accurate each answer will be.
 
 The rules for values: numbers are clamped to the stated bounds; a missing number (empty, NaN, or text that is
 no number) is left out of sums, means, variances and quantiles and counts as "missing" in histograms; unknown
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         Variance,
     )
     from skelmix.statistics.question_file import read_question
+    from skelmix.statistics.releases import private_statistics, release
+    from skelmix.statistics.sizing import Parties, StatisticsPlan, plan_for_error, plan_statistics
 
 __all__ = [
     "Answer",
@@ -54,11 +57,13 @@ __all__ = [
     "Layout",
     "Mean",
     "Owners",
+    "Parties",
     "PartySum",
     "Precision",
     "Quantiles",
     "Query",
     "Question",
+    "StatisticsPlan",
     "Sum",
     "Top",
     "Variance",
@@ -66,7 +71,11 @@ __all__ = [
     "least_epsilon",
     "parse_question",
     "party_sum",
+    "plan_for_error",
+    "plan_statistics",
+    "private_statistics",
     "read_question",
+    "release",
 ]
 
 _HOMES = {
@@ -98,6 +107,12 @@ _HOMES = {
     "Top": "queries",
     "Variance": "queries",
     "read_question": "question_file",
+    "private_statistics": "releases",
+    "release": "releases",
+    "Parties": "sizing",
+    "StatisticsPlan": "sizing",
+    "plan_for_error": "sizing",
+    "plan_statistics": "sizing",
 }
 
 __getattr__ = lazily(__name__, _HOMES)

@@ -1,0 +1,219 @@
+"""Plan the one private sum that answers a question: noise, bits, and how accurate each answer will be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.mechanisms.silo import SiloMechanism
+from skelmix.planning.central import central_multiplier
+from skelmix.planning.planner import plan
+from skelmix.planning.plans import Plan
+from skelmix.planning.silos import Silos
+from skelmix.planning.target import PrivacyTarget
+from skelmix.statistics.estimates import Estimator, Precision
+from skelmix.statistics.expectation import ExpectedError, expected_errors, least_epsilon
+from skelmix.statistics.layout import Layout
+from skelmix.statistics.party import Owners
+from skelmix.statistics.queries import Question
+from skelmix.validation import positive, whole
+
+_MOST_BITS = 32
+_GRID_NOISE = 400.0  # standard deviation on the integer grid at which coding costs about 1 % of the error
+_CLOSE = 1.02  # times the central Gaussian's standard error: more bits are not worth it
+_NOISE_REACH = 12.0  # standard deviations that the noise never exceeds, but for 1e-30
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who answers, all of it public: how many parties, and about how many records they have together.
+
+    records: stated beforehand, never counted from the data; no fewer than there may be, because a sum of
+    more records may wrap around and be wrong. owners: None protects each record; `Owners` protects each
+    owner with all its records in one party (one with records in two parties is not covered). colluding: how
+    many parties may share what they know with the adversary.
+    """
+
+    count: int
+    records: int
+    owners: Owners | None = None
+    colluding: int = 0
+
+    def __post_init__(self) -> None:
+        whole(2, count=self.count)
+        whole(1, records=self.records)
+
+    @property
+    def rows(self) -> int:
+        """Records of one unit of privacy that count in full."""
+        return self.owners.rows if self.owners else 1
+
+    @property
+    def silos(self) -> Silos:
+        """All records, in the one round."""
+        unit = "owner" if self.owners else "record"
+        return Silos(self.count, self.records, self.records, colluding=self.colluding, unit=unit)
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsPlan:
+    """How a question will be answered, known before any data is read; `plan` is the plan of the one sum.
+
+    level: how often an interval covers the truth. joint: all intervals together, instead of each by itself.
+    """
+
+    question: Question
+    parties: Parties
+    plan: Plan
+    level: float = 0.95
+    joint: bool = False
+
+    @property
+    def mechanism(self) -> SiloMechanism:
+        mechanism = self.plan.mechanism
+        if not isinstance(mechanism, SiloMechanism):
+            raise InvalidInput(f"plan: {mechanism.name} cannot sum records exactly; plan with 'smm'")
+        return mechanism
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.question)
+
+    @cached_property
+    def radius(self) -> int:
+        """The L2 norm of the longest record (or owner), in fixed-point units."""
+        return self.mechanism.silo_sum(round=0).unit_radius
+
+    @cached_property
+    def decoded_unit(self) -> float:
+        """What a decoded sum is multiplied by so that a record as long as the radius has norm 1."""
+        return self.mechanism.fixed_point.steps.factor / self.radius
+
+    @cached_property
+    def precision(self) -> Precision:
+        """The noise of one entry, with a bound on the rounding's, and the probability of a wrong sum."""
+        mechanism, count = self.mechanism, self.parties.count
+        variance = self.plan.predicted.noise + count / (4 * mechanism.scale**2)
+        return Precision(math.sqrt(variance) * self.decoded_unit, wrap_probability(self.plan))
+
+    @cached_property
+    def estimator(self) -> Estimator:
+        return Estimator(
+            self.layout,
+            self.precision,
+            radius=self.radius,
+            rows=self.parties.rows,
+            level=self.level,
+            joint=self.joint,
+        )
+
+    @cached_property
+    def expected_errors(self) -> tuple[ExpectedError, ...]:
+        """The standard error that each answer will have."""
+        return expected_errors(self.estimator, self.layout, self.parties.records)
+
+    @property
+    def central_ratio(self) -> float:
+        """Standard error divided by the central Gaussian's with the same ε and δ."""
+        return self.precision.standard_deviation / math.sqrt(self.plan.central_gaussian_mse)
+
+
+def wrap_probability(plan: Plan) -> float:
+    """An upper bound on the probability that any coordinate of a sum of all records wraps around.
+
+    After random signs, a coordinate of a rotated vector of norm a is sub-Gaussian with variance a²/D
+    (Hoeffding), and never exceeds a. The norm is at most γ times the records.
+    """
+    mechanism = plan.mechanism
+    if not isinstance(mechanism, SiloMechanism):
+        raise InvalidInput(f"plan: {mechanism.name} cannot sum records exactly; plan with 'smm'")
+    noise = math.sqrt(plan.predicted.noise) * mechanism.scale
+    room = mechanism.modulus / 2 - 1 - _NOISE_REACH * noise - plan.cohort.uploads
+    longest = mechanism.scale * plan.cohort.members * mechanism.clip_norm
+    if room <= 0:
+        return 1.0
+    if longest <= room:
+        return 0.0
+    t = room / (longest / math.sqrt(mechanism.padded_dimension))
+    return min(1.0, 2 * mechanism.coordinates * math.exp(-t * t / 2))
+
+
+def plan_statistics(
+    question: Question,
+    target: PrivacyTarget,
+    parties: Parties,
+    *,
+    level: float = 0.95,
+    joint: bool = False,
+) -> StatisticsPlan:
+    """The plan of one private sum that answers the question within the target; reads no data.
+
+    The bits per coordinate are as few as bring the standard error within 2 % of the central Gaussian's, at
+    most 32. Raises `InvalidInput` when 32 bits cannot hold the sum of so many records.
+
+    Example:
+
+        >>> from skelmix.statistics import parse_question
+        >>> planned = plan_statistics(
+        ...     parse_question("count; mean(age, 0..110)"), PrivacyTarget(1.0, 1e-6), Parties(5, 10_000)
+        ... )
+        >>> planned.plan.report.epsilon <= 1.0, planned.central_ratio < 1.05
+        (True, True)
+    """
+    layout = Layout(question)
+    bits = _first_bits(target, parties, layout.dimension)
+    while True:
+        made = plan(
+            target, dimension=layout.dimension, bits=bits, bound="gdp", cohort=parties.silos, alignment=1.0
+        )
+        wrong = wrap_probability(made)
+        if wrong < 1e-6 or bits == _MOST_BITS:
+            if wrong >= 0.01:
+                raise InvalidInput(
+                    f"records = {parties.records}: a sum of so many does not fit into 32 bits; state fewer "
+                    "records, or lower epsilon"
+                )
+            found = StatisticsPlan(question, parties, made, level, joint)
+            if bits == _MOST_BITS or found.central_ratio <= _CLOSE:
+                return found
+        bits = min(_MOST_BITS, bits + 2)
+
+
+def _first_bits(target: PrivacyTarget, parties: Parties, dimension: int) -> int:
+    """Bits that hold the sum when the noise on the integer grid is large beside one."""
+    multiplier = central_multiplier(target, parties.silos.schedule(1), False)
+    scale = max(1.0, _GRID_NOISE / multiplier)
+    longest = scale * parties.records / math.sqrt(dimension) + _NOISE_REACH * scale * multiplier
+    return min(_MOST_BITS, max(8, math.ceil(math.log2(16 * longest))))
+
+
+def plan_for_error(
+    question: Question, relative_error: float, delta: float, parties: Parties, **options: Any
+) -> StatisticsPlan:
+    """The plan with the least ε, to about 0.1 %, at which every answer's relative standard error is small
+    enough; reads no data.
+
+    What the errors are relative to, see `ExpectedError`. options: as for `plan_statistics`. Raises
+    `PrivacyUnattainable` when no ε up to 50 is enough.
+    """
+    positive(relative_error=relative_error)
+    layout, schedule = Layout(question), parties.silos.schedule(1)
+    ratio = 1.0  # of the real standard error to the central Gaussian's
+    for _ in range(_ATTEMPTS):
+        margin = ratio
+
+        def deviation(epsilon: float, margin: float = margin) -> float:
+            return margin * central_multiplier(PrivacyTarget(epsilon, delta), schedule, False)
+
+        epsilon = least_epsilon(layout, relative_error, parties.records, deviation, rows=parties.rows)
+        found = plan_statistics(question, PrivacyTarget(epsilon, delta), parties, **options)
+        if max(expected.relative for expected in found.expected_errors) <= relative_error:
+            return found
+        ratio = max(ratio, found.central_ratio) * (1 + 2e-4)
+    raise PrivacyUnattainable(
+        f"relative_error = {relative_error:g}: no plan reached it; allow a slightly larger error"
+    )
