@@ -256,7 +256,21 @@ def test_synthetic_vectors_report_the_measured_error():
 
 
 def test_plan_and_account_take_a_coin_a_cap_and_a_second_target():
-    words = "--dimension 64 --bits 14 --bound gdp --cohort 100 --population 1000 --rounds 50 --json".split()
+    words = [
+        "--dimension",
+        "64",
+        "--bits",
+        "14",
+        "--bound",
+        "gdp",
+        "--cohort",
+        "100",
+        "--population",
+        "1000",
+        "--rounds",
+        "50",
+        "--json",
+    ]
     both = ["--contribute", 0.5, "--max-participations", "auto"]
     plan = one_object(skelmix("plan", *words, *both, "--epsilon-aggregator", 4))
     assert plan["epsilon_aggregator"] <= 4
