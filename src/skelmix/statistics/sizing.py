@@ -194,8 +194,9 @@ def _first_bits(target: PrivacyTarget, parties: Parties, dimension: int) -> int:
 def plan_for_error(
     question: Question, relative_error: float, delta: float, parties: Parties, **options: Any
 ) -> StatisticsPlan:
-    """The plan with the least ε, to about 0.1 %, at which every answer's relative standard error is small
-    enough; reads no data.
+    """The plan with the least ε, to about 0.1 %, at which every relative standard error is small enough.
+
+    Reads no data.
 
     What the errors are relative to, see `ExpectedError`. options: as for `plan_statistics`. Raises
     `PrivacyUnattainable` when no ε up to 50 is enough.
