@@ -22,6 +22,7 @@ STUDIES = {
     "figure3": "Training on Fashion-MNIST (Figure 3).",
     "figure4": "Sums with the discrete Gaussian mixture (Figure 4).",
     "figure5": "Training with the discrete Gaussian mixture (Figure 5).",
+    "silos": "Training over ten silos beside central DP-SGD and noise of each site.",
     "table1": "Running time of exact and approximate samplers (Table 1).",
 }
 

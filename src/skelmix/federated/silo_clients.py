@@ -15,6 +15,7 @@ from skelmix.federated.clients import Clients
 from skelmix.federated.records import RecordGradients
 from skelmix.mechanisms import Mechanism, SiloSum
 from skelmix.noise.entropy import Entropy
+from skelmix.rounds.aggregation import Seconds
 from skelmix.rounds.sampling import poisson
 
 
@@ -77,13 +78,14 @@ def silo_sums(
     *,
     round: int,
     entropy: Entropy,
+    seconds: Seconds,
 ) -> Iterator[SiloSum]:
     """What each silo that is present adds up in this round: its records, each drawn afresh with probability
     `rate`, which is the plan's and never computed from a silo's own number of records."""
     for silo in (clients.silos[place] for place in present):
         total = mechanism.silo_sum(round=round)
         drawn = poisson(len(silo), rate, entropy)
-        total.add(gradients.blocks(silo, drawn))
+        total.add(seconds.timed(gradients.blocks(silo, drawn)))
         yield total
 
 

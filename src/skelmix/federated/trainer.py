@@ -31,7 +31,7 @@ from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
 from skelmix.planning.silos import Silos
-from skelmix.rounds.aggregation import Mended, Seconds, TrueSum, noisy_silo_sum, noisy_sum
+from skelmix.rounds.aggregation import Mended, Seconds, TrueSiloSum, TrueSum, noisy_silo_sum, noisy_sum
 from skelmix.rounds.coin_and_cap import Contributions
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.ledger import Ledger
@@ -322,10 +322,12 @@ class Trainer:
             Fraction(int(cohort.divisor), cohort.members),
             round=round,
             entropy=entropy,
+            seconds=self.seconds,
         )
+        watched = TrueSiloSum(self.plan.mechanism.dimension) if self.diagnostics and looked_at else None
         total = noisy_silo_sum(
             self.plan,
-            sums,
+            sums if watched is None else watched.watch(sums),
             round=round,
             survivors=len(here),
             secure=self.secure,
@@ -335,6 +337,8 @@ class Trainer:
         )
         if self.diagnostics:
             record["diagnostics"] |= _encoding(stats, self.plan.mechanism)
+        if watched is not None:
+            record["diagnostics"]["mse"] = float(np.mean((total - watched.total) ** 2))
         return total
 
     def _still_finite(self) -> None:

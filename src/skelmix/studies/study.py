@@ -27,8 +27,8 @@ class Study:
     cells(quick, seeds): the settings to measure, the most valuable first; seeds=None means the study's own
     number. measure(cell): a function of a module (it runs in another process) that gives the measures of
     one cell. `PrivacyUnattainable` becomes a row with the reason in its `note`. revision is part of every
-    row's key: raise it when `measure` changes what it computes. borrow: studies with the same columns whose
-    rows serve here as well.
+    row's key: raise it when `measure` changes what it computes. borrow: studies with the same settings whose
+    rows serve here as well; measures that they do not have stay empty.
     """
 
     name: str
@@ -153,7 +153,7 @@ def _borrow(study: Study, output: Path, quick: bool, file: ResultFile, missing: 
     """Copy rows that another study has measured with the same settings; returns what is still missing."""
     for name in study.borrow:
         columns, rows = read(output / f"{name}{'-quick' if quick else ''}.csv", file.settings)
-        if columns != file.columns:
+        if columns[: len(file.settings)] != file.settings:
             continue
         for cell in missing:
             if (found := rows.get(key(cell, file.settings))) is not None:
