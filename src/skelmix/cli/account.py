@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
         noise: Annotated[
             float,
             typer.Option(
-                help="Noise of one participant on the integer grid: λ (smm, skellam), σ (dgm, ddg, "
+                help="Noise of one participant (or silo) on the integer grid: λ (smm, skellam), σ (dgm, ddg, "
                 "gaussian) or trials (cpsgd).",
                 rich_help_panel="Mechanism",
             ),
@@ -27,6 +27,9 @@ def register(app: typer.Typer) -> None:
         bits: opt.Bits = 8,
         cohort: opt.CohortSize = 240,
         population: opt.Population = None,
+        silos: opt.SiloCount = None,
+        records: opt.Records = None,
+        batch: opt.Batch = None,
         rounds: opt.Rounds = 1,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
@@ -53,7 +56,9 @@ def register(app: typer.Typer) -> None:
             clip_norm=clip_norm,
             bits=bits,
             rounds=rounds,
-            cohort=opt.build_cohort(cohort, population, dropout_tolerance, colluding, sampling),
+            cohort=opt.build_cohort(
+                cohort, population, dropout_tolerance, colluding, sampling, silos, records, batch
+            ),
             mechanism=mechanism,
             scale=scale,
             bound=bound,

@@ -24,6 +24,9 @@ def register(app: typer.Typer) -> None:
         bits: opt.Bits = 8,
         cohort: opt.CohortSize = 240,
         population: opt.Population = None,
+        silos: opt.SiloCount = None,
+        records: opt.Records = None,
+        batch: opt.Batch = None,
         rounds: opt.Rounds = 1,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
@@ -45,11 +48,14 @@ def register(app: typer.Typer) -> None:
 
         Example: skelmix plan --epsilon 3 --delta 1e-5 --dimension 63610 --bits 8 --cohort 240 --population
         60000 --rounds 1000
+
+        Records in silos: skelmix plan --silos 10 --records 60000 --batch 240 --rounds 1000 --dimension 63610
         """
         settings: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, cohort=cohort,
             population=population, rounds=rounds, bound=bound, scale=scale,
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
+            silos=silos, records=records, batch=batch,
         )  # fmt: skip
         if plot is not None:
             from skelmix.studies.compare import plot_error_against_bits

@@ -8,6 +8,7 @@ The sum must be exact for that, hence the fixed point of `skelmix.encoding.fixed
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -89,6 +90,34 @@ class SiloSum:
         source = vectors if shape is not None or not isinstance(vectors, Iterable) else _filled(vectors)
         rows = max(1, min(_ROWS, (1 << 20) // self._grid.length))
         for_each(as_blocks(source, rows, self._grid.dimension, ahead=worker_count() > 1), self._add_block)
+
+    @property
+    def unit_radius(self) -> int:
+        """The L2 norm that one record may have in fixed-point units, for `add_units`."""
+        return math.isqrt(math.floor(self._grid.steps.squares))
+
+    def add_units(self, total: NDArray[np.int64], records: int) -> None:
+        """Add the exact sum of `records` records' vectors that are integers in fixed-point units already.
+
+        total: (d,) int64; one unit is clip_norm / unit_radius, rounded up. The caller guarantees, since no
+        sum can show it, that each record's integers have an L2 norm of at most `unit_radius`, are a function
+        of that record alone, and were added exactly (modulo 2^64): otherwise the plan's ε does not hold.
+        Raises `InvalidInput` where each record must be rotated before it is clipped: with the flat bound, or
+        when only some coordinates are kept.
+        """
+        whole(0, records=records)
+        if self._encoded:
+            raise InvalidInput("this sum was encoded already: start another one with mechanism.silo_sum")
+        if self._grid.rotates_records or self._grid.linf < self._grid.l2:
+            raise InvalidInput(
+                "total: this mechanism clips each record after rotating it, so sums cannot be added; plan "
+                "with bound='gdp' or 'rdp' and all coordinates kept"
+            )
+        if not isinstance(total, np.ndarray) or total.dtype != np.int64 or total.shape != (self._grid.width,):
+            raise InvalidInput(f"total: must be an int64 array of shape ({self._grid.width},)")
+        with self._partial_sum() as running:
+            running += total
+        self.stats.add(EncodeStats(int(records)))
 
     def clipped_sum(self) -> NDArray[np.float64]:
         """NOT PRIVATE: the sum of the clipped vectors, float64 (d,), to measure the error of a simulation."""

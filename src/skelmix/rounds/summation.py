@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.mechanisms.mechanism import IntegerMechanism
-from skelmix.planning import Plan, PrivacyReport
+from skelmix.planning import Plan, PrivacyReport, Silos
 from skelmix.rounds.context import round_context
+from skelmix.rounds.silo_summation import sum_over_silos
 from skelmix.validation import real_vectors
 
 
 @dataclass(frozen=True)
 class PrivateSum:
-    """The released estimate and what is known about it.
+    """The released estimate and what is known about it. participants: those who sent, silos for a plan of
+    silos.
 
     true_mse is None unless the caller asked for diagnostics: it is computed from the private vectors and must
     not be released.
@@ -75,6 +77,11 @@ def private_sum(
     caller, who owns all of them, and must not be passed on to others. Where participants and aggregator are
     different parties (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
 
+    With a plan of `Silos`, vectors is an iterable with one item per silo: a (records, d) array, or an
+    iterable of such blocks, which is streamed. Every record is clipped and added exactly, each silo rounds
+    and noises its sum once, and the guarantee is for one record. Records with NaN or infinity count as zero
+    there, and the true error is that of the clipped records' sum.
+
     Example:
 
         >>> import skelmix as sk
@@ -86,6 +93,11 @@ def private_sum(
         >>> result.estimate.shape, result.participants
         ((8,), 10)
     """
+    if isinstance(plan.cohort, Silos):
+        estimate, read = sum_over_silos(vectors, plan, secure, round=round, diagnostics=diagnostics)
+        error = None if read.total is None else float(np.mean((estimate - read.total) ** 2))
+        report = replace(plan.report, simulated=not secure)
+        return PrivateSum(estimate, read.count, report, plan.predicted, error)
     mechanism, cohort = plan.mechanism, plan.cohort.roster
     watched = _Watched(vectors, plan, diagnostics)
     shares = cohort.shares(cohort.expected)

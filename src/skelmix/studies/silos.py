@@ -91,9 +91,8 @@ def _plan(
     silos would send, each protected on its own, has just this law."""
     target = PrivacyTarget(epsilon, delta)
     shared: dict[str, Any] = {"dimension": dimension, "rounds": rounds, "alignment": alignment}
-    if LINES[line].bits is not None:
-        cohort = Silos(COUNT, training.POPULATION, batch)
-        return plan(target, cohort=cohort, bits=LINES[line].bits, **shared)
+    if (bits := LINES[line].bits) is not None:
+        return plan(target, cohort=Silos(COUNT, training.POPULATION, batch), bits=bits, **shared)
     shared |= {"cohort": Cohort(batch, training.POPULATION), "bits": 32, "mechanism": "gaussian"}
     central = plan(target, **shared)
     if line == "gaussian-pld":
