@@ -184,8 +184,8 @@ def _check_silos(silo: list[Path] | None, records: int | None, input: Path | Non
         raise InvalidInput("--input: has a row per participant, --silo a row per record; give one of them")
     if records is None:
         raise InvalidInput(
-            "--silo: give --records too, roughly how many records all silos hold together; it is public, so it "
-            "is not counted from the files"
+            "--silo: give --records too, roughly how many records all silos hold together; it is public, so "
+            "it is not counted from the files"
         )
     if mean:
         raise InvalidInput(
@@ -201,8 +201,8 @@ def _open_silos(paths: list[Path], header: bool) -> list[RowFile]:
     for rows in opened:
         if rows.width != opened[0].width:
             raise InvalidInput(
-                f"{rows.path}: {rows.width} columns, but {opened[0].path} has {opened[0].width}; give the same "
-                "columns in every file"
+                f"{rows.path}: {rows.width} columns, but {opened[0].path} has {opened[0].width}; give the "
+                "same columns in every file"
             )
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidInput("--silo: a file is given twice, and its records would count twice; give it once")
