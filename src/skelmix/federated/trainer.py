@@ -461,8 +461,9 @@ def _gradients(
         raise InvalidInput(
             f"the plan protects each {plan.cohort.unit}: give Clients with a Cohort, SiloClients with Silos"
         )
-    if not isinstance(clients, SiloClients):
+    if not isinstance(clients, SiloClients) or not isinstance(plan.cohort, Silos):
         return Gradients(model, loss, local=local)
+    clients.check_plan(plan.cohort)
     if local is not None:
         raise InvalidInput("local steps mix a silo's records: with silos each record has its own gradient")
     return RecordGradients(model, loss)
