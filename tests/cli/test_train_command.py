@@ -89,7 +89,10 @@ def test_an_id_column_makes_the_participants(images, tmp_path):
         (("--ids", "short.txt"), "one id for each of the 80 records"),
         (("--ids", "gap.txt"), "line 2 is blank"),
         (("--ids", "nowhere.txt"), "cannot be read"),
-        (("--ids", "short.txt", "--records", 2), "leave out records and skew"),
+        (
+            ("--ids", "short.txt", "--records-per-participant", 2),
+            "leave out records_per_participant and skew",
+        ),
         (("--baseline", "sgd"), "dpsgd"),
         (("--seeds", "a"), "whole numbers"),
         (("--seeds", "1,1"), "give each once"),

@@ -95,7 +95,7 @@ def test_diagnostics_that_were_asked_for_say_that_they_are_not_private(images, t
 
 
 def test_a_finished_run_is_rebuilt_from_its_directory(images, tmp_path):
-    settings = runs.RunSettings(dataset=images, records=4, local_steps=2, seed=1)
+    settings = runs.RunSettings(dataset=images, records_per_participant=4, local_steps=2, seed=1)
     prepared = runs.Prepared(settings)
     assert prepared.population == 20
     first = prepared.trainer(plan_for(prepared), tmp_path).run()

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
         noise: Annotated[
             float,
             typer.Option(
-                help="Noise of one participant on the integer grid: λ (smm, skellam), σ (dgm, ddg, "
+                help="Noise of one participant (or silo) on the integer grid: λ (smm, skellam), σ (dgm, ddg, "
                 "gaussian) or trials (cpsgd).",
                 rich_help_panel="Mechanism",
             ),
@@ -37,6 +37,9 @@ def register(app: typer.Typer) -> None:
         ] = 0.0,
         cohort: opt.CohortSize = 240,
         population: opt.Population = None,
+        silos: opt.SiloCount = None,
+        records: opt.Records = None,
+        batch: opt.Batch = None,
         rounds: opt.Rounds = 1,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
@@ -74,9 +77,12 @@ def register(app: typer.Typer) -> None:
                 dropout_tolerance,
                 colluding,
                 sampling,
-                contribute,
-                max_participations,
-                rounds,
+                contribute=contribute,
+                max_participations=max_participations,
+                rounds=rounds,
+                silos=silos,
+                records=records,
+                batch=batch,
             ),
             mechanism=mechanism,
             scale=scale,

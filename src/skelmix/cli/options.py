@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from skelmix.planning import Cohort, Plan
+    from skelmix.planning import Cohort, Plan, Silos
 
 MECHANISMS = "smm|dgm|skellam|ddg|cpsgd|gaussian"
 BOUNDS = "tight|rdp|gdp|flat|paper"
@@ -94,6 +94,19 @@ Colluding = Annotated[
         help="Participants whose noise may be known to the adversary.", rich_help_panel="Participants"
     ),
 ]
+SiloCount = Annotated[
+    int | None,
+    typer.Option(
+        "--silos", help="Silos that hold many records each: protect records.", rich_help_panel="Silos"
+    ),
+]
+Records = Annotated[
+    int | None,
+    typer.Option(help="Records in all silos together: public, may be rough.", rich_help_panel="Silos"),
+]
+Batch = Annotated[
+    int | None, typer.Option(help="Records expected in a round, over all silos.", rich_help_panel="Silos")
+]
 Sampling = Annotated[
     str, typer.Option(help="poisson|fixed|none: how a cohort is drawn.", rich_help_panel="Participants")
 ]
@@ -117,10 +130,21 @@ def build_cohort(
     contribute: float = 1.0,
     max_participations: str | None = None,
     rounds: int = 1,
-) -> Cohort:
-    """The cohort that the shared options describe; without a population everyone is in every round."""
-    from skelmix.planning import Cohort
+    *,
+    silos: int | None = None,
+    records: int | None = None,
+    batch: int | None = None,
+    unit: str = "record",
+) -> Cohort | Silos:
+    """Who contributes: silos if their number is given, else a cohort.
 
+    Without a population everyone is in every round.
+    """
+    from skelmix.planning import Cohort, Silos
+
+    _not_mixed(silos, records, batch)
+    if silos is not None and records is not None and batch is not None:
+        return Silos(silos, records, batch, dropout_tolerance, colluding, unit)
     cohort = Cohort(
         expected=expected,
         population=expected if population is None else population,
@@ -147,6 +171,28 @@ def _cap(text: str | None) -> int | None:
         ) from error
 
 
+def _not_mixed(silos: int | None, records: int | None, batch: int | None) -> None:
+    """Refuse options of cohorts together with those of silos."""
+    import click
+    from click.core import ParameterSource
+
+    from skelmix.errors import InvalidInput
+
+    if silos is None:
+        if records is not None or batch is not None:
+            raise InvalidInput("--records and --batch describe silos: give --silos too, or leave them out")
+        return
+    if records is None or batch is None:
+        raise InvalidInput(f"--silos {silos}: give --records (in all silos) and --batch (per round) too")
+    context = click.get_current_context(silent=True)
+    for name in ("cohort", "population", "sampling"):
+        if context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise InvalidInput(
+                f"--{name}: all silos are in every round, and each draws its records; leave it out, and give "
+                "--records and --batch"
+            )
+
+
 def build_plan(
     *,
     epsilon: float,
@@ -169,6 +215,10 @@ def build_plan(
     bits: int | None = None,
     rate: float | None = None,
     keep: float | None = None,
+    silos: int | None = None,
+    records: int | None = None,
+    batch: int | None = None,
+    unit: str = "record",
 ) -> Plan:
     """The plan that the shared options describe."""
     from skelmix.planning import PrivacyTarget, plan
@@ -182,7 +232,18 @@ def build_plan(
         keep=keep,
         rounds=rounds,
         cohort=build_cohort(
-            cohort, population, dropout_tolerance, colluding, sampling, contribute, max_participations, rounds
+            cohort,
+            population,
+            dropout_tolerance,
+            colluding,
+            sampling,
+            contribute,
+            max_participations,
+            rounds,
+            silos=silos,
+            records=records,
+            batch=batch,
+            unit=unit,
         ),
         mechanism=mechanism,
         scale=scale,

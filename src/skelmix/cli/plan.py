@@ -28,6 +28,9 @@ def register(app: typer.Typer) -> None:
         keep: opt.Keep = None,
         cohort: opt.CohortSize = 240,
         population: opt.Population = None,
+        silos: opt.SiloCount = None,
+        records: opt.Records = None,
+        batch: opt.Batch = None,
         rounds: opt.Rounds = 1,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
@@ -66,6 +69,8 @@ def register(app: typer.Typer) -> None:
 
         Example: skelmix plan --epsilon 3 --delta 1e-5 --dimension 63610 --rate 1 --alignment 0.005 --cohort
         240 --population 60000 --rounds 1000
+
+        Records in silos: skelmix plan --silos 10 --records 60000 --batch 240 --rounds 1000 --dimension 63610
         """
         settings: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, cohort=cohort,
@@ -73,6 +78,7 @@ def register(app: typer.Typer) -> None:
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
             epsilon_aggregator=epsilon_aggregator, contribute=contribute,
             max_participations=max_participations,
+            silos=silos, records=records, batch=batch,
         )  # fmt: skip
         sent: dict[str, Any] = {"rate": rate, "bits": bits, "keep": keep}
         if against_aggregator:

@@ -24,6 +24,7 @@ STUDIES = {
     "figure5": "Training with the discrete Gaussian mixture (Figure 5).",
     "rate": "Training at any rate: accuracy against bits per weight, 0.016 to 8.",
     "aggregator": "Accuracy on MNIST against the aggregator's ε, three schedules.",
+    "silos": "Training over ten silos beside central DP-SGD and noise of each site.",
     "table1": "Running time of exact and approximate samplers (Table 1).",
 }
 

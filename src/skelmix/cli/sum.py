@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from skelmix.cli.rows import RowFile
     from skelmix.planning import Plan
     from skelmix.rounds.summation import PrivateSum
 
@@ -31,6 +32,14 @@ def register(app: typer.Typer) -> None:
             Path | None,
             typer.Option(help="One row per participant: .npy, .csv or .parquet.", rich_help_panel="Data"),
         ] = None,
+        silo: Annotated[
+            list[Path] | None,
+            typer.Option(
+                help="One row per record of a silo, a file per silo: protects records.",
+                rich_help_panel="Silos",
+            ),
+        ] = None,
+        records: opt.Records = None,
         output: Annotated[
             Path | None, typer.Option(help="Where to write the sum: .npy or .csv.", rich_help_panel="Data")
         ] = None,
@@ -89,30 +98,38 @@ def register(app: typer.Typer) -> None:
         """Release one private sum: every row is clipped to --clip-norm, encoded with noise and added.
 
         Example: skelmix sum --input visits.csv --output total.csv --epsilon 1 --clip-norm 10
+
+        Records in silos: skelmix sum --silo north.csv --silo south.csv --records 2000 --output total.csv
         """
         from skelmix.cli.rows import open_rows
         from skelmix.errors import InvalidInput
         from skelmix.rounds.security import secure_of
         from skelmix.rounds.summation import private_sum
 
+        files = [*(silo or []), *([] if input is None else [input])]
+        if silo or records is not None:
+            _check_silos(silo, records, input, mean)
         if output is not None:
-            _check_output(output, input)
+            _check_output(output, files)
         start = time.perf_counter()
         data: Iterable[Any]
-        if input is not None:
+        if silo:
+            data = _open_silos(silo, header)
+            participants, dimension = len(silo), data[0].width
+        elif input is not None:
             rows = open_rows(input, header=header)
             data, participants, dimension = rows, rows.rows, rows.width
         else:
             data = _sphere(participants, dimension, radius)
-        if input is not None and output is None and not as_json and dimension > _MOST_SHOWN:
+        if files and output is None and not as_json and dimension > _MOST_SHOWN:
             raise InvalidInput(
                 f"{dimension} coordinates are too many to show: give --output FILE or --json. Nothing was "
                 "released"
             )
         if clip_norm is None:
-            clip_norm = 1.0 if input is not None else radius
+            clip_norm = 1.0 if files else radius
         if alignment is None:
-            alignment = 1.0 if input is not None else 0.0
+            alignment = 1.0 if files else 0.0
         if bits is None and rate is None:
             bits = 16
         chosen = opt.build_plan(
@@ -121,14 +138,15 @@ def register(app: typer.Typer) -> None:
             cohort=participants, population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale,
             dropout_tolerance=dropout_tolerance,
             colluding=colluding, sampling="none", alignment=alignment,
+            silos=len(silo) if silo else None, records=records, batch=records,
         )  # fmt: skip
         with progress() as bar:
-            task = bar.add_task("participants", total=participants, note="")
+            task = bar.add_task("silos" if silo else "participants", total=participants, note="")
             result = private_sum(
                 _ticking(data, lambda: bar.advance(task)),
                 chosen,
                 secure=secure_of(secure),
-                diagnostics=input is None,
+                diagnostics=not files,
             )
         seconds = time.perf_counter() - start
         estimate = result.estimate / participants if mean else result.estimate
@@ -143,7 +161,7 @@ def register(app: typer.Typer) -> None:
         if output is not None:
             _write(output, estimate)
             payload["output"] = str(output)
-        elif input is not None:
+        elif files:
             payload["estimate"] = estimate.tolist()
         emit(payload, _readable(chosen, result, payload, estimate), as_json=as_json)
 
@@ -173,7 +191,41 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def _check_output(path: Path, input: Path | None) -> None:
+def _check_silos(silo: list[Path] | None, records: int | None, input: Path | None, mean: bool) -> None:
+    from skelmix.errors import InvalidInput
+
+    if not silo:
+        raise InvalidInput("--records describes silos: give a --silo FILE for each, or leave it out")
+    if input is not None:
+        raise InvalidInput("--input: has a row per participant, --silo a row per record; give one of them")
+    if records is None:
+        raise InvalidInput(
+            "--silo: give --records too, roughly how many records all silos hold together; it is public, so "
+            "it is not counted from the files"
+        )
+    if mean:
+        raise InvalidInput(
+            "--mean: the number of records is not public; add a column of ones and divide by its sum"
+        )
+
+
+def _open_silos(paths: list[Path], header: bool) -> list[RowFile]:
+    from skelmix.cli.rows import open_rows
+    from skelmix.errors import InvalidInput
+
+    opened = [open_rows(path, header=header) for path in paths]
+    for rows in opened:
+        if rows.width != opened[0].width:
+            raise InvalidInput(
+                f"{rows.path}: {rows.width} columns, but {opened[0].path} has {opened[0].width}; give the "
+                "same columns in every file"
+            )
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InvalidInput("--silo: a file is given twice, and its records would count twice; give it once")
+    return opened
+
+
+def _check_output(path: Path, inputs: list[Path]) -> None:
     """Refuse a place that cannot be written to, before anything is released."""
     from skelmix.errors import InvalidInput
 
@@ -181,7 +233,7 @@ def _check_output(path: Path, input: Path | None) -> None:
         raise InvalidInput(f"--output {path}: the ending must be .npy or .csv")
     if not path.parent.is_dir():
         raise InvalidInput(f"--output {path}: {path.parent} is not a directory; make it first")
-    if input is not None and input.exists() and path.exists() and path.samefile(input):
+    if path.exists() and any(input.exists() and path.samefile(input) for input in inputs):
         raise InvalidInput(f"--output {path}: this would replace the input; choose another name")
     if path.is_dir():
         raise InvalidInput(f"--output {path}: is a directory; name a file")

@@ -61,7 +61,19 @@ def register(app: typer.Typer) -> None:
         contribute: opt.Contribute = 1.0,
         max_participations: opt.MaxParticipations = None,
         alignment: Annotated[float | None, _option(_ALIGNMENT, panel="Vector")] = None,
-        records: Annotated[int, _option("Records per participant.")] = 1,
+        records_per_participant: Annotated[int, _option("Records that each participant holds.")] = 1,
+        silos: Annotated[
+            int | None, _option("Divide the records among so many silos: protect records.", panel="Silos")
+        ] = None,
+        batch: opt.Batch = None,
+        owners: Annotated[
+            Path | None,
+            _option(
+                "File giving the owner of each training record (.npy, or text with one owner per line): "
+                "protect owners.",
+                panel="Silos",
+            ),
+        ] = None,
         skew: Annotated[float | None, _option("Dirichlet concentration of a label skew.")] = None,
         ids: Annotated[
             Path | None, _option("File giving the owner of each training record: .npy, or one id per line.")
@@ -110,14 +122,23 @@ def register(app: typer.Typer) -> None:
         if baseline and baseline not in _BASELINES:
             raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
         if alignment is None:
-            single = (records, local_steps, ids) == (1, 1, None)
+            single = (records_per_participant, local_steps, ids, owners) == (1, 1, None, None)
             alignment = 1.0 if not single else 0.02 if (rate, keep) == (None, None) else 0.005
+        if silos is None and (batch is not None or owners is not None):
+            raise InvalidInput("--batch and --owners describe silos: give --silos too, or leave them out")
+        if silos is not None and batch is None:
+            raise InvalidInput(f"--silos {silos}: give --batch too, the records expected in a round")
+        if baseline and silos is not None:
+            raise InvalidInput(
+                "--baseline: with silos, train DP-SGD by itself: --mechanism gaussian --cohort"
+            )
         plans: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, clip_norm=clip_norm, rate=rate, bits=bits, keep=keep,
             cohort=cohort, rounds=rounds,
             dropout_tolerance=dropout_tolerance, colluding=colluding, sampling=sampling, alignment=alignment,
             epsilon_aggregator=epsilon_aggregator, contribute=contribute,
             max_participations=max_participations,
+            batch=batch,
         )  # fmt: skip
         kinds = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
         if baseline:
@@ -133,8 +154,9 @@ def register(app: typer.Typer) -> None:
                     secure if kind == mechanism else "none"
                 )  # the baseline trusts its aggregator
                 settings = RunSettings(
-                    dataset, model, optimizer, lr, seed, records, skew, local_steps, local_lr, summed,
-                    dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None, diagnostics,
+                    dataset, model, optimizer, lr, seed, records_per_participant, skew, local_steps, local_lr,
+                    summed, dropout_rate, evaluate_every, checkpoint_every, str(ids) if ids else None,
+                    diagnostics, silos, str(owners) if owners else None,
                 )  # fmt: skip
                 alone = len(kinds) == 1 and len(_seeds(seeds)) == 1
                 place = root if alone else root / (kind if seed is None else f"{kind}-seed{seed}")
@@ -182,7 +204,7 @@ def _one(
         prepared = runs.Prepared(settings)
         plan: Plan | None = None
         if plans is not None:
-            plan = opt.build_plan(**plans, dimension=prepared.dimension, population=prepared.population)
+            plan = opt.build_plan(**plans, dimension=prepared.dimension, **prepared.contributors)
         trainer = prepared.trainer(plan, place, resume=resume)
         spent = report.Spent(trainer.plan)
         if tensorboard:

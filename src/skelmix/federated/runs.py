@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from skelmix.datasets.catalogue import Images, load
@@ -26,10 +27,12 @@ from skelmix.federated.recipes import (
     repeatable,
     try_out,
 )
+from skelmix.federated.silo_clients import SiloClients
 from skelmix.federated.trainer import Callback, RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.security import Secure
+from skelmix.validation import whole
 
 if TYPE_CHECKING:
     from skelmix.planning import Plan
@@ -39,10 +42,12 @@ if TYPE_CHECKING:
 class RunSettings:
     """Everything of a run but its plan; written to config.json, from which `--resume` rebuilds it.
 
-    records: records per participant. skew: concentration of a Dirichlet label skew, None for shuffled
-    records. ids: a file giving the owner of each training record, instead of both. local_steps: gradient
-    steps that a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in
-    files that say so.
+    records_per_participant: records that each participant holds. skew: concentration of a Dirichlet label
+    skew, None for shuffled records. ids: a file that gives the participant of each training record, instead
+    of both. silos: divide the records among so many silos, each of which protects its records; owners: a file
+    that gives the owner of each training record, to protect owners in place of records. local_steps: gradient
+    steps a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in files
+    that say so.
     """
 
     dataset: str = "mnist"
@@ -50,7 +55,7 @@ class RunSettings:
     optimizer: str = "adam"
     lr: float = 0.005
     seed: int | None = None
-    records: int = 1
+    records_per_participant: int = 1
     skew: float | None = None
     local_steps: int = 1
     local_lr: float = 0.1
@@ -60,26 +65,58 @@ class RunSettings:
     checkpoint_every: int = 20
     ids: str | None = None
     diagnostics: bool = False
+    silos: int | None = None
+    owners: str | None = None
 
     def partition(self, images: Images) -> Partition | None:
         count = len(images.train_labels)
         if self.ids is not None:
-            if self.records != 1 or self.skew is not None:
-                raise InvalidInput(f"ids = {self.ids}: gives each record's owner; leave out records and skew")
-            ids = read_ids(Path(self.ids))
-            if ids.shape != (count,):
+            if self.records_per_participant != 1 or self.skew is not None:
                 raise InvalidInput(
-                    f"ids = {self.ids}: has shape {ids.shape}; give one id for each of the {count} records"
+                    f"ids = {self.ids}: gives each record's participant; leave out "
+                    "records_per_participant and skew"
                 )
-            return by_id(ids)
+            return by_id(_ids(count, ids=self.ids))
         if self.skew is not None:
-            if self.records == 1:
+            if self.records_per_participant == 1:
                 raise InvalidInput(
                     f"skew = {self.skew:g}: a participant with one record has no labels to skew; "
-                    "raise records, or leave out skew"
+                    "raise records_per_participant, or leave out skew"
                 )
-            return label_skew(images.train_labels, count // self.records, self.skew)
-        return None if self.records == 1 else equal_shares(count, self.records)
+            return label_skew(images.train_labels, count // self.records_per_participant, self.skew)
+        return (
+            None if self.records_per_participant == 1 else equal_shares(count, self.records_per_participant)
+        )
+
+    def clients(self, images: Images) -> Clients | SiloClients:
+        """The training records as participants, or divided among silos."""
+        if self.silos is None:
+            return clients_of(images, self.partition(images))
+        if self.records_per_participant != 1 or self.ids is not None:
+            raise InvalidInput(
+                f"silos = {self.silos}: their records are what is protected; leave out "
+                "records_per_participant and ids (owners gives the owner of each record)"
+            )
+        count = len(images.train_labels)
+        whole(1, count, silos=self.silos)
+        if self.skew is None:
+            partition = equal_shares(count, count // self.silos)
+        else:
+            partition = label_skew(images.train_labels, self.silos, self.skew)
+        owners = None if self.owners is None else _ids(count, owners=self.owners)
+        together = clients_of(images)
+        return SiloClients.split(together.inputs, together.targets, partition, owners)
+
+
+def _ids(count: int, **named: str) -> NDArray[Any]:
+    """The id of each of `count` records from the file that the one named option gives."""
+    ((name, path),) = named.items()
+    ids = read_ids(Path(path))
+    if ids.shape != (count,):
+        raise InvalidInput(
+            f"{name} = {path}: has shape {ids.shape}; give one id for each of the {count} records"
+        )
+    return ids
 
 
 class Prepared:
@@ -88,11 +125,19 @@ class Prepared:
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.images = load(settings.dataset)
-        self.clients: Clients = clients_of(self.images, settings.partition(self.images))
+        self.clients = settings.clients(self.images)
         pixels, classes = self.images.train_images[0].size, self.images.classes
         self.model = build_model(settings.model, pixels=pixels, classes=classes, seed=settings.seed)
-        try_out(self.model, cross_entropy, self.clients)
+        try_out(self.model, cross_entropy, clients_of(self.images))
         self.dimension, self.population = dimension(self.model), len(self.clients)
+
+    @property
+    def contributors(self) -> dict[str, Any]:
+        """Who takes part, as a plan of this run must have it; known to everyone."""
+        if not isinstance(self.clients, SiloClients):
+            return {"population": self.population}
+        unit = "record" if self.settings.owners is None else "owner"
+        return {"population": None, "silos": len(self.clients), "records": self.clients.members, "unit": unit}
 
     def trainer(self, plan: Plan | None, directory: Path, *, resume: bool = False) -> Trainer:
         """A trainer for a fresh run of the plan, or for the run that the directory holds."""
@@ -133,6 +178,8 @@ def read_settings(directory: Path) -> RunSettings:
     try:
         settings = json.loads(path.read_text())
         del settings["private"]
+        if "records" in settings:  # its name in earlier versions
+            settings["records_per_participant"] = settings.pop("records")
         return RunSettings(**settings)
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptState(f"{path} is damaged: {error}") from error

@@ -9,21 +9,25 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from skelmix.datasets.partition import Partition
+from skelmix.datasets.partition import Partition, by_id
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.records import RecordGradients
 from skelmix.mechanisms import Mechanism, SiloSum
 from skelmix.noise.entropy import Entropy
+from skelmix.planning.silos import Silos
+from skelmix.rounds.aggregation import Seconds
 from skelmix.rounds.sampling import poisson
+from skelmix.validation import one_of
 
 
 @dataclass(frozen=True, eq=False)
 class SiloClients:
     """Silos with a data set each, of any sizes and distributions. `len` is the number of silos.
 
-    A silo is a `Clients`: its partition says what is protected, one record each by default, or all records of
-    a person (`of_owners`). Empty silos are not possible; a silo without records is not a silo.
+    A silo is a `Clients`: its partition says what is protected, one record each (unit "record"), or all
+    records of a person (unit "owner", when owners are given). A person with records in two silos is not
+    covered. Empty silos are refused.
 
     Example:
 
@@ -33,15 +37,31 @@ class SiloClients:
     """
 
     silos: tuple[Clients, ...]
+    unit: str = "record"
 
     def __post_init__(self) -> None:
         if not self.silos:
             raise InvalidInput("silos is empty: give at least one silo")
+        one_of(("record", "owner"), unit=self.unit)
+        if self.unit == "record" and any((silo.partition.sizes > 1).any() for silo in self.silos):
+            raise InvalidInput("unit = 'record': a silo's partition puts records together; pass unit='owner'")
 
     @classmethod
-    def of(cls, data: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> SiloClients:
-        """Silos of (inputs, targets) each, in which every record is protected."""
-        return cls(tuple(Clients(inputs, targets) for inputs, targets in data))
+    def of(
+        cls,
+        data: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        owners: Sequence[np.ndarray] | None = None,
+    ) -> SiloClients:
+        """Silos of (inputs, targets) each.
+
+        owners: the owner of each record, an array per silo, to protect persons in place of records.
+        """
+        if owners is None:
+            return cls(tuple(Clients(inputs, targets) for inputs, targets in data))
+        if [len(own) for own in owners] != [len(targets) for _, targets in data]:
+            raise InvalidInput("owners: must be one array per silo with the owner of each of its records")
+        pairs = zip(data, owners, strict=True)
+        return cls(tuple(Clients(*records, by_id(own)) for records, own in pairs), "owner")
 
     @classmethod
     def split(
@@ -52,12 +72,14 @@ class SiloClients:
         owners: np.ndarray | None = None,
     ) -> SiloClients:
         """One data set divided among silos; owners: the owner of each record, to protect persons."""
+        if owners is not None and len(owners) != len(inputs):
+            raise InvalidInput(f"owners: {len(owners)} of them for {len(inputs)} records; give one for each")
         silos = []
         for start, stop in zip(partition.offsets[:-1], partition.offsets[1:], strict=True):
             rows = partition.records[start:stop]
-            own = None if owners is None else _by_owner(np.asarray(owners)[rows])
+            own = None if owners is None else by_id(np.asarray(owners)[rows])
             silos.append(Clients(inputs[rows], targets[rows], own))  # type: ignore[arg-type]
-        return cls(tuple(silos))
+        return cls(tuple(silos), "record" if owners is None else "owner")
 
     def __len__(self) -> int:
         return len(self.silos)
@@ -66,6 +88,19 @@ class SiloClients:
     def members(self) -> int:
         """Records (or persons) in all silos."""
         return sum(len(silo) for silo in self.silos)
+
+    def check_plan(self, cohort: Silos) -> None:
+        """Refuse a plan for another number of silos or another unit.
+
+        How many records it names is not compared: only its rate counts, and the silos' own numbers are theirs.
+        """
+        if cohort.count != len(self):
+            raise InvalidInput(f"{len(self)} silos, but the plan is for {cohort.count}: plan for {len(self)}")
+        if cohort.unit != self.unit:
+            raise InvalidInput(
+                f"unit = {cohort.unit!r}: the plan protects each {cohort.unit}, these silos each {self.unit}"
+                f"; plan with unit={self.unit!r}"
+            )
 
 
 def silo_sums(
@@ -77,6 +112,7 @@ def silo_sums(
     *,
     round: int,
     entropy: Entropy,
+    seconds: Seconds,
 ) -> Iterator[SiloSum]:
     """The records that each present silo adds up in this round, each drawn afresh with probability `rate`.
 
@@ -85,11 +121,5 @@ def silo_sums(
     for silo in (clients.silos[place] for place in present):
         total = mechanism.silo_sum(round=round)
         drawn = poisson(len(silo), rate, entropy)
-        total.add(gradients.blocks(silo, drawn))
+        total.add(seconds.timed(gradients.blocks(silo, drawn)))
         yield total
-
-
-def _by_owner(owners: np.ndarray) -> Partition:
-    order = np.argsort(owners, kind="stable")
-    _, starts = np.unique(owners[order], return_index=True)
-    return Partition(order.astype(np.int64), np.append(starts, len(owners)).astype(np.int64))

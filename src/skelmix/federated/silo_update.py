@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from skelmix.datasets.partition import by_id
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Loss, trainable
 from skelmix.federated.records import RecordGradients
-from skelmix.federated.silo_clients import _by_owner
 from skelmix.mechanisms import SiloSum
 from skelmix.noise.entropy import Entropy
 from skelmix.rounds.sampling import poisson
@@ -99,7 +99,7 @@ def add_drawn_records(
     if count == 0:
         return
     if isinstance(records, Tensor):
-        silo = Clients(records, targets, None if owners is None else _by_owner(np.asarray(owners)))  # type: ignore[arg-type]
+        silo = Clients(records, targets, None if owners is None else by_id(np.asarray(owners)))  # type: ignore[arg-type]
         blocks = gradients.blocks(silo, poisson(len(silo), rate, entropy))
     else:
         units = _units(count, owners)
@@ -123,7 +123,7 @@ def _units(count: int, owners: Any) -> list[NDArray[np.int64]]:
     """The places of the records of each unit of privacy."""
     if owners is None:
         return list(np.arange(count)[:, None])
-    partition = _by_owner(np.asarray(owners))
+    partition = by_id(np.asarray(owners))
     return [partition.records_of(owner) for owner in range(len(partition))]
 
 

@@ -32,7 +32,14 @@ from skelmix.mechanisms import EncodeStats, Mechanism
 from skelmix.noise.entropy import Entropy, ReproducibleEntropy, SystemEntropy, system_entropy
 from skelmix.planning import PrivacyReport
 from skelmix.planning.silos import Silos
-from skelmix.rounds.aggregation import SanitizedBlocks, Seconds, TrueSum, noisy_silo_sum, noisy_sum
+from skelmix.rounds.aggregation import (
+    SanitizedBlocks,
+    Seconds,
+    TrueSiloSum,
+    TrueSum,
+    noisy_silo_sum,
+    noisy_sum,
+)
 from skelmix.rounds.coin_and_cap import SimulatedChoices
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.ledger import Ledger
@@ -322,10 +329,12 @@ class Trainer:
             Fraction(int(cohort.divisor), cohort.members),
             round=round,
             entropy=entropy,
+            seconds=self.seconds,
         )
+        watched = TrueSiloSum(self.plan.mechanism.dimension) if self.diagnostics and looked_at else None
         total = noisy_silo_sum(
             self.plan,
-            sums,
+            sums if watched is None else watched.watch(sums),
             round=round,
             survivors=len(here),
             secure=self.secure,
@@ -335,6 +344,8 @@ class Trainer:
         )
         if self.diagnostics:
             record["diagnostics"] |= _encoding(stats, self.plan.mechanism)
+        if watched is not None:
+            record["diagnostics"]["mse"] = float(np.mean((total - watched.total) ** 2))
         return total
 
     def _still_finite(self) -> None:
@@ -475,8 +486,9 @@ def _gradients(
         raise InvalidInput(
             f"the plan protects each {plan.cohort.unit}: give Clients with a Cohort, SiloClients with Silos"
         )
-    if not isinstance(clients, SiloClients):
+    if not isinstance(clients, SiloClients) or not isinstance(plan.cohort, Silos):
         return Gradients(model, loss, local=local)
+    clients.check_plan(plan.cohort)
     if local is not None:
         raise InvalidInput("local steps mix a silo's records: with silos each record has its own gradient")
     return RecordGradients(model, loss)

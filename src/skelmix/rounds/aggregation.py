@@ -46,6 +46,19 @@ class TrueSum:
             yield block
 
 
+class TrueSiloSum:
+    """The sum of all silos' clipped records, seen in a simulation only, like `TrueSum`."""
+
+    def __init__(self, dimension: int) -> None:
+        self.total = np.zeros(dimension)
+
+    def watch(self, silos: Iterable[SiloSum]) -> Iterator[SiloSum]:
+        """Hand the silos' sums on unchanged, adding them up on the way."""
+        for silo in silos:
+            self.total += silo.clipped_sum()
+            yield silo
+
+
 @dataclass
 class Seconds:
     """Where the time of the rounds went."""
@@ -150,16 +163,16 @@ def noisy_silo_sum(
     count = plan.cohort.uploads
     shares = _noise_shares(plan, round, count, survivors)
     mechanism = plan.mechanism
-    start = perf_counter()
+    start, before = perf_counter(), seconds.gradients
     if secure == "protocol":
         messages = [mechanism.encode_silo(silo, shares=shares, entropy=entropy) for silo in silos]
         encoded = perf_counter()
-        seconds.encode += encoded - start
+        seconds.encode += encoded - start - (seconds.gradients - before)
         total = _through_protocol(plan, np.stack(messages), count, round, entropy)
         seconds.aggregate += perf_counter() - encoded
     else:
         total = mechanism.encode_silos(silos, shares=shares, entropy=entropy, stats=stats)
-        seconds.encode += perf_counter() - start
+        seconds.encode += perf_counter() - start - (seconds.gradients - before)
     return _decoded(mechanism, total, round, seconds)
 
 

@@ -13,10 +13,11 @@ from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.mechanisms import IntegerMechanism
 from skelmix.mechanisms.blocks import as_blocks, counted_from
-from skelmix.planning import Plan, PrivacyReport
+from skelmix.planning import Plan, PrivacyReport, Silos
 from skelmix.rounds.context import round_context
 from skelmix.rounds.ledger import Ledger
 from skelmix.rounds.security import Secure, check_secure
+from skelmix.rounds.silo_summation import sum_over_silos
 
 _BLOCK_NUMBERS = 1 << 22  # of vectors that are encoded at once
 
@@ -24,6 +25,8 @@ _BLOCK_NUMBERS = 1 << 22  # of vectors that are encoded at once
 @dataclass(frozen=True)
 class PrivateSum:
     """The released estimate and what is known about it.
+
+    participants: those who sent; silos, for a plan of silos.
 
     true_mse is None unless the caller asked for diagnostics: it is computed from the private vectors and must
     not be released.
@@ -90,6 +93,11 @@ def private_sum(
     (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
     Plans with a coin, or a cap below their rounds, raise `InvalidInput`.
 
+    With a plan of `Silos`, vectors is an iterable with one item per silo: a (records, d) array, or an
+    iterable of such blocks, which is streamed. Every record is clipped and added exactly, each silo rounds
+    and noises its sum once, and the guarantee is for one record. Records with NaN or infinity count as zero
+    there, and the true error is that of the clipped records' sum.
+
     Example:
 
         >>> import skelmix as sk
@@ -103,6 +111,11 @@ def private_sum(
     check_secure(secure, plan.mechanism)
     _refuse_coin_and_cap(plan)
     round = _charged(ledger, plan, round)
+    if isinstance(plan.cohort, Silos):
+        estimate, read = sum_over_silos(vectors, plan, secure, round=round, diagnostics=diagnostics)
+        error = None if read.total is None else float(np.mean((estimate - read.total) ** 2))
+        report = replace(plan.report, simulated=secure != "protocol")
+        return PrivateSum(estimate, read.count, report, plan.predicted, error)
     watched = _Watched(vectors, plan, diagnostics)
     total = _total(watched, plan, secure, round)
     cohort = plan.cohort.roster

@@ -14,6 +14,7 @@ from skelmix.encoding.threads import at_most
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import dimension
 from skelmix.federated.recipes import Accuracy, build_model, build_optimizer, clients_of, repeatable
+from skelmix.federated.silo_clients import SiloClients
 from skelmix.federated.trainer import RunResult, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
 
@@ -42,6 +43,7 @@ def train_once(
     optimizer: str = "adam",
     lr: float = 0.005,
     partition: Partition | None = None,
+    silos: Partition | None = None,
     evaluate_every: int | None = None,
     diagnostics: bool = False,
     threads: int = 1,
@@ -49,15 +51,20 @@ def train_once(
 ) -> RunResult:
     """Train on a data set under a plan and return the result; further options are those of `Trainer`.
 
+    partition: which records each participant holds. silos: which records each silo holds, for plans of silos.
+
     With a seed, weights, cohorts, rotations, rounding and noise all repeat and the run is *not private*;
     without one everything comes from the system. Evaluates at the end only, unless `evaluate_every` is given.
     Uses `threads` threads, one by default: a study runs one process per core. The data set stays in memory.
     """
-    images, clients, accuracy = _prepared(dataset)
+    images, records, accuracy = _prepared(dataset)
+    clients: Clients | SiloClients = records
     if seed is not None:
         plan = repeatable(plan, seed)
     if partition is not None:
-        clients = Clients(clients.inputs, clients.targets, partition)
+        clients = Clients(records.inputs, records.targets, partition)
+    if silos is not None:
+        clients = SiloClients.split(records.inputs, records.targets, silos)
     net = build_model(model, pixels=images.train_images[0].size, classes=images.classes, seed=seed)
     trainer = Trainer(
         net,
