@@ -76,6 +76,22 @@ def moved(before: ArrayRecord, step: NDArray[Any]) -> ArrayRecord:
     return ArrayRecord({name: Array(np.asarray(new[name])) for name in old})
 
 
+def layout(arrays: ArrayRecord) -> tuple[Arrays, dict[str, int], int]:
+    """All arrays by name; where each floating-point one begins in the vector of `difference`; its length.
+
+    Example:
+
+        >>> layout(ArrayRecord({"w": Array(np.zeros((3, 4))), "b": Array(np.zeros(3))}))[1:]
+        ({'b': 0, 'w': 3}, 15)
+    """
+    found, starts, end = _read(arrays), {}, 0
+    for name in sorted(found):
+        if found[name].dtype.kind == "f":
+            starts[name] = end
+            end += found[name].size
+    return found, starts, end
+
+
 def dtypes(arrays: ArrayRecord) -> dict[str, str]:
     """The dtype of each array, by name."""
     return {name: array.dtype for name, array in arrays.items()}

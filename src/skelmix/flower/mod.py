@@ -16,6 +16,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
+from skelmix.flower.answer_time import fixed_time
 from skelmix.flower.app_results import METRICS, call_app, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
 from skelmix.flower.node_state import Memory, contribution_store
@@ -33,6 +34,7 @@ from skelmix.flower.records import (
     Answer,
     Request,
 )
+from skelmix.flower.silo import SiloRound
 from skelmix.noise.entropy import system_entropy
 from skelmix.rounds.coin_and_cap import sends_vector
 from skelmix.rounds.context import round_context
@@ -124,7 +126,8 @@ class _Participant:
                 continue
             try:
                 if name == MASKED:
-                    parts[name], public = self._masked(request.parts[name], message, call_next)
+                    with fixed_time(self.policy.answer_seconds):
+                        parts[name], public = self._masked(request.parts[name], message, call_next)
                     content[METRICS] = public
                 else:
                     parts[name] = self._simple(name, request.parts[name])
@@ -214,10 +217,20 @@ class _Participant:
             {name: value for name, value in message.content.items() if name != RECORD}
         )
         mechanism = facts.mechanism()
-        reply = call_app(call_next, message, self.context)
-        vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
-        vector *= np.float32(sends_vector(facts.cohort, spent, system_entropy()))
-        encoded = mechanism.encode(vector, round=round_number, shares=facts.cohort.shares(size))
+        shares = facts.cohort.shares(size)
+        if facts.silos is None:
+            reply = call_app(call_next, message, self.context)
+            vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
+            vector *= np.float32(sends_vector(facts.cohort, spent, system_entropy()))
+            encoded = mechanism.encode(vector, round=round_number, shares=shares)
+        else:
+            silo = SiloRound(
+                mechanism, facts.silos, digest=self.memory.plan_digest, round=round_number, model=before
+            )
+            with silo.opened():
+                reply = call_app(call_next, message, self.context)
+            encoded = mechanism.encode_silo(silo.redeem(reply), shares=shares)
+            reply = RecordDict()  # a silo's metrics are data of its records: none leaves
         answer = client.masked(data, encoded)
         self.memory.reopen(round_number, size)
         self.memory.keep(client.secret_state())

@@ -20,7 +20,7 @@ from skelmix.errors import CorruptState, InvalidInput
 from skelmix.flower.records import RECORD
 from skelmix.planning import Cohort
 from skelmix.planning.digest import json_digest
-from skelmix.planning.silos import contributors_from_dict
+from skelmix.planning.silos import Silos, contributors_from_dict
 from skelmix.rounds.contributions import ContributionStore, default_directory
 from skelmix.secagg.joined_rounds import JoinedRounds
 from skelmix.secagg.keys import KeyPair
@@ -31,7 +31,8 @@ from skelmix.validation import whole
 class PlanFacts:
     """What a round needs of a plan whose claim was proved earlier in the run."""
 
-    cohort: Cohort
+    cohort: Cohort  # who uploads: of a plan for silos, all of them
+    silos: Silos | None
     rounds: int
     words: int  # of a vector on the wire
     bits: int
@@ -125,8 +126,10 @@ class Memory:
             data = json.loads(self._get("plan", str, ""))
             fields = data["mechanism"]
             whole(1, rounds=data["rounds"], bits=fields["bits"], dimension=fields["dimension"])
+            contributors = contributors_from_dict(data["cohort"])
             return PlanFacts(
-                cohort=contributors_from_dict(data["cohort"]).roster,
+                cohort=contributors.roster,
+                silos=contributors if isinstance(contributors, Silos) else None,
                 rounds=data["rounds"],
                 words=self._get("words", int, 0),
                 bits=fields["bits"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from skelmix.errors import PolicyViolation
 from skelmix.planning.guarantee import privacy_report
+from skelmix.planning.silos import Silos
 from skelmix.wording import counted
 
 if TYPE_CHECKING:
@@ -31,6 +32,20 @@ def unsampled_epsilon(plan: Plan, rounds: int) -> float:
     cohort = replace(roster, population=roster.expected, sampling="none")
     return privacy_report(
         plan.mechanism, bound=plan.report.bound, cohort=cohort, rounds=rounds, delta=plan.report.delta
+    ).epsilon
+
+
+def round_epsilon(plan: Plan) -> float:
+    """ε at the plan's δ of one round, for an adversary who knows that this node took part.
+
+    A silo draws its records itself, secretly and at the plan's rate: the server has no say in that sampling,
+    so it counts.
+    """
+    if not isinstance(plan.cohort, Silos):
+        return unsampled_epsilon(plan, 1)
+    report = plan.report
+    return privacy_report(
+        plan.mechanism, bound=report.bound, cohort=plan.cohort, rounds=1, delta=report.delta
     ).epsilon
 
 
@@ -61,7 +76,7 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
             f"this node allows {policy.max_epsilon_aggregator:g}"
         )
     yield from _contribution_reasons(policy, plan)
-    if not (epsilon := unsampled_epsilon(plan, 1)) <= policy.max_epsilon_round:
+    if not (epsilon := round_epsilon(plan)) <= policy.max_epsilon_round:
         yield (
             f"one round costs ε = {epsilon:.4g} against those who know that this node took part, "
             f"it allows {policy.max_epsilon_round:g}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skelmix.planning import Plan
 
 _NODE_KEYS = {
+    "skelmix-answer-seconds",
     "skelmix-max-epsilon",
     "skelmix-max-epsilon-aggregator",
     "skelmix-max-epsilon-round",
@@ -71,8 +72,12 @@ class ClientPolicy:
     Of every reply, so that its shape shows nothing:
 
     public_metrics: metrics of the app that may leave the node, as single numbers without noise; all others
-      are dropped. Each reply has all of them, 0 where the app gave none.
+      are dropped. Each reply has all of them, 0 where the app gave none. In training under a plan for silos
+      all of them are 0: nothing but the noised sum may depend on a record.
     weight_key: the metric by which strategies weight; where it is not public it is sent as 1.
+    answer_seconds: the time that every answer to a training message takes, by waiting for the rest of it. A
+      silo's work depends on how many records it drew, so choose more than the largest draw needs; an answer
+      that takes longer is logged on the node. None: answers leave as soon as they are ready.
 
     Not enforced: that cohorts are really drawn at random (`max_epsilon` rests on that; `max_epsilon_round`
     does not), and anything across runs: ε is per run.
@@ -98,6 +103,7 @@ class ClientPolicy:
     full_roster: bool = True
     public_metrics: tuple[str, ...] = ()
     weight_key: str = "num-examples"
+    answer_seconds: float | None = None
 
     def __post_init__(self) -> None:
         positive(max_epsilon=self.max_epsilon, max_epsilon_aggregator=self.max_epsilon_aggregator)
@@ -108,6 +114,8 @@ class ClientPolicy:
         for name in ("max_population", "max_participations"):
             if (most := getattr(self, name)) is not None:
                 whole(1, **{name: most})
+        if self.answer_seconds is not None:
+            positive(answer_seconds=self.answer_seconds)
         if unknown := set(self.mechanisms) - set(MECHANISMS):
             raise InvalidInput(
                 f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(MECHANISMS)}"
@@ -125,8 +133,8 @@ class ClientPolicy:
 
         Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-epsilon-round,
         skelmix-max-delta, skelmix-max-participations, skelmix-max-contribute, skelmix-max-population,
-        skelmix-min-cohort, skelmix-server-identity (hexadecimal), and skelmix-state, the directory in which
-        the node keeps which rounds it has answered.
+        skelmix-min-cohort, skelmix-server-identity (hexadecimal), skelmix-answer-seconds (the longer of both
+        holds), and skelmix-state, the directory in which the node keeps which rounds it has answered.
         The population is the operator's to state, where the app states none. Another key that begins with
         skelmix-, or a value that is none, raises `InvalidInput`: a limit that was meant must not be missed.
         """
@@ -152,6 +160,8 @@ class ClientPolicy:
                 found = replace(found, **{name: least})
         if (cohort := node_config.get("skelmix-min-cohort")) is not None:
             found = replace(found, min_cohort=max(found.min_cohort, math.ceil(float(cohort))))
+        if (seconds := node_config.get("skelmix-answer-seconds")) is not None:
+            found = replace(found, answer_seconds=max(float(seconds), found.answer_seconds or 0.0))
         if (identity := node_config.get("skelmix-server-identity")) is not None:
             found = replace(found, server_identity=bytes.fromhex(str(identity)))
         return found
