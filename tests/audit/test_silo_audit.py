@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from itertools import cycle
 
 import numpy as np
@@ -95,8 +96,8 @@ class FloatSums(SkellamMixture):
 
 @pytest.mark.parametrize(("defect", "trials"), [(NoClip, 2_000), (LostNoise, 24_000)])
 def test_the_game_catches(defect, trials):
-    assert holds(SkellamMixture, trials=trials)
-    assert not holds(defect, trials=trials)
+    assert holds(SkellamMixture, trials=trials, scale=256.0)
+    assert not holds(defect, trials=trials, scale=256.0)
 
 
 def test_the_game_catches_float_sums_beside_many_records():
@@ -126,13 +127,13 @@ def silo_canary_plan():
 def test_records_as_canaries_catch_sampling_that_is_not_done(monkeypatch):
     plan = silo_canary_plan()
     assert audit_training(plan).holds
-    monkeypatch.setattr(sampling, "poisson", _half_or_all)
+    original, coin = sampling.poisson, Fraction(1, 2)
+
+    def everyone(count, rate, entropy):
+        return original(count, rate, entropy) if rate == coin else np.arange(count)
+
+    monkeypatch.setattr(sampling, "poisson", everyone)
     assert not audit_training(plan).holds
-
-
-def _half_or_all(count, rate, entropy):
-    """The coins stay fair; whoever is to be drawn more rarely is always drawn."""
-    return np.flatnonzero(np.arange(count) * 7919 % 2) if rate == 1 / 2 else np.arange(count)
 
 
 def test_mechanisms_that_cannot_sum_records_are_refused():
