@@ -134,10 +134,15 @@ def run_with_canaries(
     The canaries are the first participants of the population; canary j's vector is the j-th axis, at the clip
     norm, so at most `dimension` of them. All other participants send zero and their noise. As many drop out
     as the plan tolerates, and the noise of colluding participants is subtracted: the adversary sees the least
-    noise that the plan accounts for.
+    noise that the plan accounts for. Under a plan for silos the canaries are records: see
+    `run_with_record_canaries`.
     """
+    from skelmix.audit.silos import run_with_record_canaries
+    from skelmix.planning.silos import Silos
     from skelmix.rounds.sampling import draw_cohort, poisson
 
+    if isinstance(plan.cohort, Silos):
+        return run_with_record_canaries(plan, plan.cohort, canaries, entropy=entropy)
     mechanism, cohort = plan.mechanism, plan.cohort.roster
     most = min(mechanism.dimension, cohort.population)
     count = most if canaries is None else canaries

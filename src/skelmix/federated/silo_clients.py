@@ -92,7 +92,7 @@ class SiloClients:
     def check_plan(self, cohort: Silos) -> None:
         """Refuse a plan for another number of silos or another unit.
 
-        How many records it names is not compared: only its rate counts, and the silos' own numbers are theirs.
+        How many records it names is not compared: only its rate counts.
         """
         if cohort.count != len(self):
             raise InvalidInput(f"{len(self)} silos, but the plan is for {cohort.count}: plan for {len(self)}")

@@ -117,6 +117,8 @@ class ClientPolicy:
         for name in ("max_population", "max_participations"):
             if (most := getattr(self, name)) is not None:
                 whole(1, **{name: most})
+        if self.answer_seconds is not None:
+            positive(answer_seconds=self.answer_seconds)
         if unknown := set(self.mechanisms) - set(MECHANISMS):
             raise InvalidInput(
                 f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(MECHANISMS)}"

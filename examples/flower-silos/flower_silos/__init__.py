@@ -1,0 +1,1 @@
+"""MNIST over silos on Flower, with privacy for every record."""
