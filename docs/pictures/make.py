@@ -384,6 +384,25 @@ def secagg_round() -> None:
     save(figure, "secagg_round.svg")
 
 
+def against_aggregator() -> None:
+    """The aggregator's ε against a participant's upload, over rounds, cohorts and coins."""
+    from skelmix.planning import Cohort, Plan, PrivacyTarget, plan
+    from skelmix.studies.schedules import plot_schedules, schedule_rows
+
+    def build(*, rounds: int, cohort: int, population: int, contribute: float) -> Plan:
+        return plan(
+            PrivacyTarget(3.0, 1e-5),
+            dimension=63_610,
+            bits=8,
+            alignment=0.02,
+            rounds=rounds,
+            cohort=Cohort(cohort, population, contribute=contribute),
+        )
+
+    rows = schedule_rows(build, rounds=1_000, cohort=240, population=60_000, contribute=1.0)
+    plot_schedules(ASSETS / "against-aggregator.svg", rows)
+
+
 PICTURES: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
@@ -395,6 +414,7 @@ PICTURES: dict[str, Callable[[], None]] = {
         noise_against_bits,
         accuracy_against_bits,
         secagg_round,
+        against_aggregator,
     )
 }
 

@@ -57,12 +57,11 @@ def _row(build: Callable[..., Plan], settings: dict[str, Any]) -> Row:
         plan = build(**settings)
     except PrivacyUnattainable as error:
         return row | {"error": str(error)}
-    per_upload = plan.mechanism.coordinates * plan.mechanism.bits / 8
     return row | {
         "max_participations": plan.cohort.max_participations,
         "epsilon": plan.report.epsilon,
         "epsilon_aggregator": plan.report.epsilon_aggregator,
-        "upload_bytes": row["participations"] * per_upload,
+        "upload_bytes": row["participations"] * plan.upload_bytes,
         "error_per_contribution": plan.predicted.effective_mse**0.5 / plan.cohort.divisor,
     }
 
@@ -103,9 +102,16 @@ def plot_schedules(path: Path, rows: list[Row]) -> None:
     Raises `MissingExtra` without matplotlib.
     """
     figure, axes = canvas(1, 1, width=6.4, height=4.0)
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     at = axes[0][0]
     panel(at, "", x="upload of a participant in all, kB", y="ε against the aggregator", log=True)
     at.set_xscale("log")
+    for axis in (at.xaxis, at.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+    at.margins(x=0.15)
     for coin, (colour, marker) in _LOOKS.items():
         points = [row for row in rows if row["contribute"] == coin and "error" not in row]
         if not points:
