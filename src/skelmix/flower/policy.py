@@ -112,8 +112,6 @@ class ClientPolicy:
         probability(max_delta=self.max_delta)
         whole(2, min_cohort=self.min_cohort)
         positive(max_contribute=self.max_contribute)
-        if self.answer_seconds is not None:
-            positive(answer_seconds=self.answer_seconds)
         for name in ("max_population", "max_participations"):
             if (most := getattr(self, name)) is not None:
                 whole(1, **{name: most})
