@@ -1,4 +1,4 @@
-"""The server: stock FedAvg. The plan for `Silos` and `SecureGrid(grid, plan)` are all that privacy asks of it."""
+"""The server: stock FedAvg. Privacy needs only a plan for `Silos` and `SecureGrid(grid, plan)`."""
 
 from __future__ import annotations
 
