@@ -43,7 +43,7 @@ print(plan)
 
 # %% The sum
 def vectors():
-    """One row a party, made when it is needed: nobody holds all of them."""
+    """One row per party, made when it is needed: nobody holds all of them."""
     for answer in answers:
         row = np.zeros(chosen.answers)
         row[answer] = 1.0

@@ -1,4 +1,4 @@
-"""A convolutional network trained on MNIST with 6 bits a weight, (ε, δ)-private for every image's owner.
+"""A convolutional network trained on MNIST with 6 bits per weight, (ε, δ)-private for every image's owner.
 
     python examples/train_cnn_6_bits.py [--rounds 60] [--cohort 240] [--participants 60000] [--epsilon 3]
 
@@ -35,7 +35,7 @@ clients = clients_of(images)
 height, width = images.train_images.shape[1:]
 model = build_model("cnn", pixels=height * width, classes=images.classes)
 
-# %% The plan: 6 bits a weight on the wire
+# %% The plan: 6 bits per weight on the wire
 plan = sk.plan(
     sk.PrivacyTarget(epsilon=chosen.epsilon, delta=1e-5),
     dimension=dimension(model),
@@ -74,4 +74,4 @@ result = trainer.run()
 # %% What was promised and what came out
 print()
 print(str(result.report))
-print(f"\naccuracy {result.accuracy:.4f} with 6 bits a weight; {result.seconds_per_round:.2f} s a round")
+print(f"\naccuracy {result.accuracy:.4f} with 6 bits per weight; {result.seconds_per_round:.2f} s per round")

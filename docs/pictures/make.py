@@ -180,7 +180,7 @@ def error_against_bits() -> None:
         axes.text(widths[-1], 2.6, told, fontsize=10, color=GREY, ha="right")
     axes.set(
         yscale="log",
-        xlabel="bits a coordinate",
+        xlabel="bits per coordinate",
         ylabel="predicted error of the sum,\nover the central Gaussian's",
         title="ε = 3, δ = 1e-5, d = 63,610, 240 of 60,000, 1,000 rounds, alignment 0.02",
     )
@@ -281,7 +281,7 @@ def noise_against_bits() -> None:
     for height, name in ((1.0, "PLD"), (renyi, "Rényi")):
         axes.text(widths[-1] + 0.5, height, f"central,\n{name}", fontsize=10, color=GREY, va="center")
     axes.set(
-        xlabel="bits a coordinate",
+        xlabel="bits per coordinate",
         ylabel="noise of the sum,\nover the central Gaussian's",
         title="SMM, ε = 3, δ = 1e-5, d = 65,536, 240 of 60,000, 1,000 rounds",
     )
@@ -332,7 +332,7 @@ def accuracy_against_bits() -> None:
         axes.axhline(fmean(central), color=GREY, linewidth=1, linestyle="--", label="central DPSGD")
     rounds = sorted({int(float(row["rounds"])) for row in rows if row.get("rounds")})
     axes.set(
-        xlabel="bits a coordinate",
+        xlabel="bits per coordinate",
         ylabel="test accuracy",
         title=f"MNIST, ε = 3, δ = 1e-5, {'/'.join(map(str, rounds)) or '1000'} rounds, "
         f"{'-'.join(map(str, sorted({min(seeds), max(seeds)})))} seed(s) a point ({source.name})",

@@ -42,4 +42,4 @@ def test_train_cnn_6_bits(
     result = made["result"]
     assert (result.rounds, result.private) == (2, True)  # type: ignore[attr-defined]
     assert result.report.epsilon <= 8  # type: ignore[attr-defined]
-    assert "with 6 bits a weight" in capsys.readouterr().out
+    assert "with 6 bits per weight" in capsys.readouterr().out

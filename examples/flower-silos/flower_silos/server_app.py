@@ -1,4 +1,4 @@
-"""The server: stock FedAvg. Privacy asks for a plan for `Silos` and `SecureGrid(grid, plan)`."""
+"""The server: stock FedAvg. Privacy needs only a plan for `Silos` and `SecureGrid(grid, plan)`."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         colluding: Annotated[
             int,
             typer.Option(
-                help="Parties that may tell the adversary what they know.", rich_help_panel="Privacy"
+                help="Parties that may share what they know with the adversary.", rich_help_panel="Privacy"
             ),
         ] = 0,
         level: Annotated[float, typer.Option(help="How often an interval covers the truth.")] = 0.95,
@@ -149,7 +149,7 @@ def _planned(
 
 
 def _check_parties(paths: list[Path]) -> None:
-    """Whether the names are right; what the files hold is looked at by the parties alone."""
+    """Check the names of the files; only the parties themselves look at what they hold."""
     from skelmix.errors import InvalidInput
 
     for path in paths:
@@ -162,7 +162,7 @@ def _check_parties(paths: list[Path]) -> None:
 
 
 def _check_output(path: Path, inputs: list[Path]) -> None:
-    """A report that cannot be written is refused before anything is released."""
+    """Refuse a report that cannot be written, before anything is released."""
     from skelmix.errors import InvalidInput
     from skelmix.rounds.files import storing
     from skelmix.statistics.page import script

@@ -86,7 +86,7 @@ def add_drawn_records(
     """Draw each record, or each owner, with probability `rate`, and add the vectors of those drawn.
 
     records: a CPU tensor (records, ...) with `targets` (records, ...), or a map-style data set of (input,
-    target) pairs without `targets`. owners: whose each record is, (records,); a person's records are then
+    target) pairs without `targets`. owners: the owner of each record, (records,); a person's records are then
     drawn together and summed before the clip. Wrong arguments raise `InvalidInput` before any draw.
     """
     positive(learning_rate=learning_rate)

@@ -134,9 +134,10 @@ class ClientPolicy:
         Keys: skelmix-max-epsilon, skelmix-max-epsilon-aggregator, skelmix-max-epsilon-round,
         skelmix-max-delta, skelmix-max-participations, skelmix-max-contribute, skelmix-max-population,
         skelmix-min-cohort, skelmix-server-identity (hexadecimal), skelmix-answer-seconds (the longer of both
-        holds), and skelmix-state, the directory in which the node keeps which rounds it has answered.
-        The population is the operator's to state, where the app states none. Another key that begins with
-        skelmix-, or a value that is none, raises `InvalidInput`: a limit that was meant must not be missed.
+        holds), and skelmix-state, the directory in which the node keeps which rounds it has answered. The
+        population is the operator's to state, where the app states none. Another key that begins with
+        skelmix-, or a value that is not valid, raises `InvalidInput`, so that no limit is lost to a typing
+        error.
         """
         asked = {key: value for key, value in node_config.items() if key.startswith("skelmix-")}
         if unknown := asked.keys() - _NODE_KEYS:

@@ -1,4 +1,4 @@
-"""What one upload consists of: how many rotated coordinates are sent, and how many bits each has."""
+"""The shape of one upload: how many rotated coordinates are sent, and how many bits each has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ LEAST_RATE, MOST_RATE = 0.01, 32.0
 
 @dataclass(frozen=True)
 class UploadShape:
-    """bits: per coordinate. keep: how many of the rotated coordinates are sent; None for all of them.
+    """The shape of an upload: bits per coordinate, and how many of the rotated coordinates are sent.
+
+    keep: None for all of them.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Finds, by trying, what would meet a target against the aggregator where the plan asked for cannot."""
+"""Finds changes that would meet a target against the aggregator which the requested plan cannot meet."""
 
 from __future__ import annotations
 

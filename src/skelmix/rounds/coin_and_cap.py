@@ -100,7 +100,7 @@ class SimulatedChoices:
             )
         uploads = np.load(io.BytesIO(array), allow_pickle=False)
         if uploads.shape != (population,):
-            raise CorruptState(f"{path} is of another run: it does not count {population} participants")
+            raise CorruptState(f"{path} belongs to another run: it does not count {population} participants")
         return np.asarray(uploads)
 
     def _checksum(self, array: bytes) -> bytes:

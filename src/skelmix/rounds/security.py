@@ -16,13 +16,13 @@ Secure = Literal["none", "simulated", "protocol"]
 
 
 def secure_of(word: str) -> Secure:
-    """A user's word for it, checked."""
+    """The user's word for how vectors are added, checked."""
     one_of(get_args(Secure), secure=word)
     return cast(Secure, word)
 
 
 def check_secure(secure: str, mechanism: Mechanism) -> None:
-    """Raises `InvalidInput` when the mechanism's vectors cannot be added in this way."""
+    """Raise `InvalidInput` when the mechanism's vectors cannot be added in this way."""
     secure_of(secure)
     if secure == "protocol" and not mechanism.distributed:
         raise InvalidInput(

@@ -59,7 +59,7 @@ def release(
     notes: Notes | None = None,
     read: Callable[[Path], Any] = lambda path: None,
 ) -> Answers:
-    """The answers that were planned for, from one file per party. Each call is a release of its own.
+    """The planned answers, from one file per party; each call is a release of its own.
 
     notes: called with a file and a line about it that could not be used, or why the party counts as empty;
     such lines are for the party that owns the file, never for others. read: called after each file.

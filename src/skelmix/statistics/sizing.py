@@ -24,7 +24,7 @@ from skelmix.validation import positive, whole
 _MOST_BITS = 32
 _GRID_NOISE = 400.0  # standard deviation on the integer grid at which coding costs about 1 % of the error
 _CLOSE = 1.02  # times the central Gaussian's standard error: more bits are not worth it
-_NOISE_REACH = 12.0  # standard deviations that the noise never exceeds, but for 1e-30
+_NOISE_REACH = 12.0  # standard deviations that the noise exceeds with a probability below 1e-30 only
 _ATTEMPTS = 8
 
 
@@ -174,7 +174,7 @@ def plan_statistics(
         if wrong < 1e-6 or bits == _MOST_BITS:
             if wrong >= 0.01:
                 raise InvalidInput(
-                    f"records = {parties.records}: a sum of so many does not fit into 32 bits; state fewer "
+                    f"records = {parties.records}: the sum of so many does not fit into 32 bits; state fewer "
                     "records, or lower epsilon"
                 )
             found = StatisticsPlan(question, parties, made, level, joint)
@@ -198,7 +198,9 @@ def plan_for_error(
 
     Reads no data.
 
-    What the errors are relative to, see `ExpectedError`. options: as for `plan_statistics`. Raises
+    Every answer's relative standard error is at most `relative_error`.
+
+    `ExpectedError` says what the errors are relative to. options: as for `plan_statistics`. Raises
     `PrivacyUnattainable` when no ε up to 50 is enough.
     """
     positive(relative_error=relative_error)

@@ -59,7 +59,7 @@ def _at_rate(dataset: str, rate: float, seed: int, *, rounds: int | None = None)
 def _beside(
     dataset: str, line: str, bits: int | None, scale: float | None, seed: int, *, rounds: int | None = None
 ) -> Row:
-    """A setting of the figures; of the fewest bits they have a second revision."""
+    """A setting of the figures; those with the fewest bits have a second revision."""
     cell = training.cell(dataset, line, bits, scale, 3.0, seed, rounds=rounds) | {"rate": None}
     return cell | ({"revision": 2} if line == "smm-auto" and bits in (2, 3) else {})
 
@@ -162,7 +162,7 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
 
 
 def draw(rows: Sequence[Row], path: Path) -> list[Path]:
-    """Accuracy against bits per weight, a panel a data set."""
+    """Accuracy against bits per weight, one panel per data set."""
     figure, axes = canvas(1, len(DATASETS), width=4.6, height=3.2)
     ticks = (0.016, 0.0625, 0.25, 1.0, 4.0)
     for at, dataset in zip(axes[0], DATASETS, strict=True):
