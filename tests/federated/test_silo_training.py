@@ -65,7 +65,7 @@ def clipped_mean(model, held, plan):
     return total / plan.cohort.divisor
 
 
-@pytest.mark.parametrize("secure", ["ideal", "protocol"])
+@pytest.mark.parametrize("secure", ["simulated", "protocol"])
 @pytest.mark.parametrize("owned", [False, True])
 def test_without_noise_the_optimiser_sees_the_mean_of_clipped_units(secure, owned):
     owners = np.arange(POPULATION) // 3 if owned else None

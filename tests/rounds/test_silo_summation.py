@@ -24,7 +24,7 @@ def blocks(scale=1 / 8):
     return [rng.random((size, 16)) * scale for size in SIZES]
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 @pytest.mark.parametrize(
     "make",
     [
@@ -52,11 +52,11 @@ def test_each_record_is_clipped_and_broken_ones_count_as_zero():
     data[2][7, 3] = np.nan
     data[2][8, 0] = np.inf
     true = np.concatenate([np.delete(data[0], 5, 0), data[1], np.delete(data[2], [7, 8], 0), data[3]])
-    estimate = sk.private_sum(data, plan, False).estimate
+    estimate = sk.private_sum(data, plan, "simulated").estimate
     assert np.abs(estimate - true.sum(axis=0) - 1 / 4).max() < 7 * plan.predicted.mse**0.5
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 def test_silos_that_stay_away_count_as_dropouts(secure):
     plan = plan_for(dropout_tolerance=0.25)
     assert sk.private_sum(blocks()[:3], plan, secure).participants == 3
@@ -64,7 +64,7 @@ def test_silos_that_stay_away_count_as_dropouts(secure):
         sk.private_sum(blocks()[:2], plan, secure)
 
 
-@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 @pytest.mark.parametrize(
     ("silos", "settings", "message"),
     [
@@ -82,4 +82,4 @@ def test_what_does_not_fit_releases_nothing(secure, silos, settings, message):
 
 def test_a_silo_without_records_is_a_silo_all_the_same():
     data = [*blocks()[:3], np.zeros((0, 16))]
-    assert sk.private_sum(data, plan_for(), True).participants == 4
+    assert sk.private_sum(data, plan_for(), "protocol").participants == 4
