@@ -1,6 +1,8 @@
-"""How often the intervals cover the truth, over simulated releases with Gaussian noise of known size.
+"""How often the intervals cover the truth, over simulated releases: with Gaussian noise of known size, or
+through the mechanism itself, as planned for ε = 1.
 
-The tests run it at a small size. All of it: `python tests/helpers/coverage.py --releases 10000`.
+The tests run it at a small size. All of it:
+`python tests/helpers/coverage.py --releases 10000 [--mechanism]`.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from skelmix.planning import PrivacyTarget
 from skelmix.statistics.accumulate import Accumulator
 from skelmix.statistics.estimates import Estimator, Precision
 from skelmix.statistics.intervals import Estimate
 from skelmix.statistics.layout import Layout
 from skelmix.statistics.parsing import parse_question
+from skelmix.statistics.sizing import Parties, plan_statistics
 
 RADIUS = 1 << 34
 FINE = "0..60 by 0.01"
@@ -104,28 +108,59 @@ def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 
     accumulator.add(batch)
     total, truth = accumulator.total() / RADIUS, truths(batch, layout)
     estimator = Estimator(layout, Precision(deviation), radius=RADIUS)
-    wanted = {"mean of few records": "Mean", "crosstab": "CrossTable"}.get(kind, kind.title())
     generator = np.random.default_rng(seed)
-    releases_seen = []
+    return [
+        _hits(
+            kind,
+            estimator.answers(total + generator.normal(0, deviation * wrong_noise, layout.dimension)),
+            truth,
+        )
+        for _ in range(releases)
+    ]
+
+
+def _hits(kind, answers, truth) -> list[bool]:
+    wanted = {"mean of few records": "Mean", "crosstab": "CrossTable"}.get(kind, kind.title())
+    hits: list[bool] = []
+    for answer, value in zip(answers, truth, strict=True):
+        if type(answer.query).__name__ == wanted:
+            found = covered(answer.estimates, value)
+            hits += [all(found)] if answer.joint else found
+    return hits
+
+
+def mechanism_coverage(kind: str, releases: int, *, shares: int = 2) -> list[list[bool]]:
+    """As `coverage`, but two parties' sums are rounded, noised, wrapped and decoded by the planned mechanism.
+
+    shares: by how many parties the noise is divided: 2 is right, 1 gives twice the variance.
+    """
+    planned = plan_statistics(parse_question(KINDS[kind][0]), PrivacyTarget(1.0, 1e-6), Parties(2, 4_000))
+    mechanism, layout, batch = planned.mechanism, planned.layout, population()
+    vectors = []
+    for part in (batch.slice(0, 1_000), batch.slice(1_000)):
+        accumulator = Accumulator(layout, planned.radius)
+        accumulator.add(part)
+        vectors.append(accumulator.total())
+    truth, seen = truths(batch, layout), []
     for _ in range(releases):
-        noise = generator.normal(0, deviation * wrong_noise, layout.dimension)
-        hits: list[bool] = []
-        for answer, value in zip(estimator.answers(total + noise), truth, strict=True):
-            if type(answer.query).__name__ == wanted:
-                found = covered(answer.estimates, value)
-                hits += [all(found)] if answer.joint else found
-        releases_seen.append(hits)
-    return releases_seen
+        silos = [mechanism.silo_sum(round=0) for _ in vectors]
+        for silo, vector in zip(silos, vectors, strict=True):
+            silo.add_units(vector, 0)
+        decoded = mechanism.decode(mechanism.encode_silos(silos, shares=shares), round=0)
+        seen.append(_hits(kind, planned.estimator.answers(decoded * planned.decoded_unit), truth))
+    return seen
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--releases", type=int, default=10_000)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
+    parser.add_argument("--mechanism", action="store_true", help="noise of the mechanism itself")
     options = parser.parse_args()
+    study = mechanism_coverage if options.mechanism else coverage
     for kind in options.kinds:
         start = time.perf_counter()
-        hits = np.array(coverage(kind, options.releases))
+        hits = np.array(study(kind, options.releases))
         seconds = time.perf_counter() - start
         each = " ".join(f"{100 * share:.1f}" for share in hits.mean(axis=0))
         print(

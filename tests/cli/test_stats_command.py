@@ -1,0 +1,93 @@
+"""`skelmix stats` as a user meets it."""
+
+import json
+
+import pytest
+
+from helpers.command import skelmix
+from skelmix.datasets.hospitals import hospitals
+
+ASK = "count; mean(age, 0..110); crosstab(diagnosis: A|B|C, sex: F|M)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("parties")
+    hospitals(directory, count=2, records=400)
+    return directory
+
+
+def stats(folder, *words):
+    parties = ["--party", "hospital-1.csv", "--party", "hospital-2.csv", "--records", 800]
+    return skelmix("stats", *parties, *words, cwd=folder)
+
+
+def test_json_has_the_promised_shape(folder):
+    done = stats(folder, "--ask", ASK, "--json", "--output", "report.html")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) == {"epsilon", "delta", "unit", "answers"}
+    assert found["epsilon"] <= 1
+    assert found["unit"] == "record"
+    count, mean, table = found["answers"]
+    for answer in (count, mean, table):
+        assert set(answer) == {"query", "value", "standard_error", "low", "high"}
+    assert count["low"] <= count["value"] <= count["high"]
+    assert set(table["value"]) == {"A", "B", "C", "other"}
+    assert set(table["low"]["A"]) == {"F", "M", "other"}
+    assert mean["query"] == "mean(age, 0..110)"
+    assert "standard error at most" in done.stderr
+    page = (folder / "report.html").read_text()
+    assert "Plotly.newPlot('f2'" in page
+    assert "-differential privacy over 1 round" in page
+    assert "<script src" not in page
+    assert "<link" not in page
+
+
+def test_a_plan_reads_no_data(tmp_path):
+    """The files are there, but nobody looks into them: broken ones make no difference."""
+    for name in ("hospital-1.csv", "hospital-2.csv"):
+        (tmp_path / name).write_bytes(b"\x00")
+    (tmp_path / "question.toml").write_text('[[query]]\nkind = "count"\n')
+    done = stats(tmp_path, "--queries", "question.toml", "--plan-only")
+    assert done.returncode == 0, done.stderr
+    assert "count: standard error about" in done.stdout
+    assert "column" not in done.stderr
+
+
+def test_the_least_epsilon_for_an_error(folder):
+    done = stats(folder, "--ask", ASK, "--relative-error", 0.05, "--plan-only", "--json")
+    found = json.loads(done.stdout)
+    assert max(item["relative_error"] for item in found["expected"]) <= 0.05
+    assert 0 < found["epsilon"] < 1
+
+
+def test_a_bad_line_is_named_on_stderr_only(folder, tmp_path):
+    (tmp_path / "hospital-1.csv").write_bytes((folder / "hospital-1.csv").read_bytes())
+    (tmp_path / "hospital-2.csv").write_text("age\n40\nold\n")
+    done = stats(tmp_path, "--ask", "count; mean(age, 0..110)")
+    assert done.returncode == 0, done.stderr
+    assert "hospital-2.csv, line 3" in done.stderr
+    assert "line 3" not in done.stdout
+    assert "count" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--ask", "count", "--queries", "q.toml"], "give the question once"),
+        ([], "give the question once"),
+        (["--ask", "count", "--epsilon", 1, "--relative-error", 0.1], "leave out --epsilon"),
+        (["--ask", "count", "--owner", "patient"], "--owner and --rows go together"),
+        (["--ask", "count", "--output", "report.pdf"], "must be .html"),
+        (["--ask", "count", "--party", "hospital-3.csv"], "no such file"),
+        (["--ask", "count", "--party", "hospital-1.csv"], "given twice"),
+        (["--ask", "histogram(sex)"], "never read from the data"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(folder, words, message):
+    done = stats(folder, *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
