@@ -24,9 +24,7 @@ def main() -> None:
     options.add_argument("--timeout", type=float, default=900.0, help="seconds until the run is given up")
     options.add_argument("--set", default="", help="more of the app's settings, say 'bits=12 batch=1200'")
     given = options.parse_args()
-    config = (
-        f"num-silos={given.silos} num-rounds={given.rounds} epsilon={given.epsilon} {given.set}".strip()
-    )
+    config = f"num-silos={given.silos} num-rounds={given.rounds} epsilon={given.epsilon} {given.set}".strip()
     with Loopback(given.silos) as fleet:
         fleet.run(Path(__file__).parent, config=config, timeout=given.timeout, echo=sys.stdout)
 
