@@ -102,7 +102,6 @@ def register(app: typer.Typer) -> None:
         Records in silos: skelmix sum --silo north.csv --silo south.csv --records 2000 --output total.csv
         """
         from skelmix.cli.rows import open_rows
-        from skelmix.errors import InvalidInput
         from skelmix.rounds.security import secure_of
         from skelmix.rounds.summation import private_sum
 
@@ -121,11 +120,8 @@ def register(app: typer.Typer) -> None:
             data, participants, dimension = rows, rows.rows, rows.width
         else:
             data = _sphere(participants, dimension, radius)
-        if files and output is None and not as_json and dimension > _MOST_SHOWN:
-            raise InvalidInput(
-                f"{dimension} coordinates are too many to show: give --output FILE or --json. Nothing was "
-                "released"
-            )
+        if files and output is None and not as_json:
+            _check_shown(dimension)
         if clip_norm is None:
             clip_norm = 1.0 if files else radius
         if alignment is None:
@@ -164,6 +160,17 @@ def register(app: typer.Typer) -> None:
         elif files:
             payload["estimate"] = estimate.tolist()
         emit(payload, _readable(chosen, result, payload, estimate), as_json=as_json)
+
+
+def _check_shown(dimension: int) -> None:
+    """A sum that is too long to print is refused before anything is released."""
+    from skelmix.errors import InvalidInput
+
+    if dimension > _MOST_SHOWN:
+        raise InvalidInput(
+            f"{dimension} coordinates are too many to show: give --output FILE or --json. "
+            "Nothing was released"
+        )
 
 
 def _ticking(data: Iterable[Any], tick: Any) -> Iterable[Any]:

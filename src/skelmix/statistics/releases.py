@@ -63,6 +63,8 @@ def release(
 
     notes: called with a file and a line about it that could not be used, or why the party counts as empty;
     such lines are for the party that owns the file, never for others. read: called after each file.
+
+    Example: `release(["north.csv", "south.csv"], planned)`.
     """
     arrow.pyarrow()
     files = _checked(parties, planned)

@@ -36,6 +36,8 @@ class Parties:
     more records may wrap around and be wrong. owners: None protects each record; `Owners` protects each
     owner with all its records in one party (one with records in two parties is not covered). colluding: how
     many parties may share what they know with the adversary.
+
+    Example: `Parties(count=5, records=20_000)`.
     """
 
     count: int
@@ -64,6 +66,8 @@ class StatisticsPlan:
     """How a question will be answered, known before any data is read; `plan` is the plan of the one sum.
 
     level: how often an interval covers the truth. joint: all intervals together, instead of each by itself.
+
+    Example: `plan_statistics(question, PrivacyTarget(1.0, 1e-6), parties).plan.report.epsilon`.
     """
 
     question: Question
@@ -74,6 +78,7 @@ class StatisticsPlan:
 
     @property
     def mechanism(self) -> SiloMechanism:
+        """The mechanism by which each party encodes its sum."""
         mechanism = self.plan.mechanism
         if not isinstance(mechanism, SiloMechanism):
             raise InvalidInput(f"plan: {mechanism.name} cannot sum records exactly; plan with 'smm'")
@@ -202,6 +207,8 @@ def plan_for_error(
 
     `ExpectedError` says what the errors are relative to. options: as for `plan_statistics`. Raises
     `PrivacyUnattainable` when no ε up to 50 is enough.
+
+    Example: `plan_for_error(question, 0.01, 1e-6, Parties(count=5, records=20_000))`.
     """
     positive(relative_error=relative_error)
     layout, schedule = Layout(question), parties.silos.schedule(1)
