@@ -80,7 +80,8 @@ class PrivacyReport:
             who = "participants" if self.unit == "participant" else "silos"
             lines.append(f"Up to {self.colluding} other {who} may give their own noise to the adversary.")
         lines += self._sampling() if self.unit == "participant" else self._silos()
-        if BOUNDS[self.bound].assumed and self.sampling == "poisson" and self.sampling_probability < 1:
+        drawn = self.sampling == "poisson" and self.sampling_probability < 1
+        if BOUNDS[self.bound].assumed and (drawn or self.contribute < 1):
             lines.append(f"Assumed of the arithmetic, not proved: {BOUNDS[self.bound].assumed}.")
         if self.modelled:
             lines.append(

@@ -24,6 +24,8 @@ _FARTHEST = 9.98  # in deviations: beyond, the mass is below e^-50
 _TAIL = 1e-15  # mass that a composition may cut off; it counts as an infinite loss
 _ORDERS = 20  # exponents of the Chernoff bounds that say where to cut
 
+DIVERGENCE_ERROR = 2.0**-50  # assumed of the divergences of one round, and taken off δ once per round
+
 
 @dataclass(frozen=True)
 class Losses:

@@ -9,7 +9,7 @@ per round in total variation, so that
 Everything returned is on the private side: the distributions are discretised pessimistically, and a proved
 bound on the rounding of the transforms is taken off δ (`transforms`). One number is assumed, not proved: that
 the divergences of one round, evaluated in double precision, and the mass made of them, are right to 2^-50
-together (`_DIVERGENCE_ERROR`); tests compare with 60 digits.
+together (`DIVERGENCE_ERROR`); tests compare with 60 digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skelmix.accounting.gaussian.certificate import GaussianCertificate
-from skelmix.accounting.gaussian.losses import Losses, hockey_stick, sampled_gaussian
+from skelmix.accounting.gaussian.losses import DIVERGENCE_ERROR, Losses, hockey_stick, sampled_gaussian
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import non_negative, positive, probability, whole
 
@@ -35,7 +35,6 @@ _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 11  # it is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
-_DIVERGENCE_ERROR = 2.0**-50  # assumed of the divergences of one round, and taken off δ once per round
 _MOST_POINTS = 2e6
 
 
@@ -80,7 +79,7 @@ class _Sampled:
 
     def __init__(self, directions: tuple[Losses, ...], rounds: int) -> None:
         self.directions = directions
-        self.allowance = rounds * _DIVERGENCE_ERROR + max(losses.rounding for losses in directions)
+        self.allowance = rounds * DIVERGENCE_ERROR + max(losses.rounding for losses in directions)
 
     def delta(self, epsilon: float) -> float:
         found = max(0.0, *(losses.delta(epsilon) for losses in self.directions))

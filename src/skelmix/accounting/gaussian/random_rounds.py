@@ -14,7 +14,7 @@ import numpy as np
 from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
-from skelmix.accounting.gaussian.losses import FloatArray, Losses, sampled_gaussian
+from skelmix.accounting.gaussian.losses import DIVERGENCE_ERROR, FloatArray, Losses, sampled_gaussian
 from skelmix.accounting.gaussian.transforms import convolution_mixture
 from skelmix.accounting.participations import Participations
 
@@ -77,10 +77,16 @@ class GridSum:
     allowance: float
 
     def delta(self, epsilon: float) -> float:
-        return min(1.0, max(0.0, self.losses.delta(epsilon)) + self.allowance)
+        found = max(0.0, self.losses.delta(epsilon))
+        return min(1.0, found * (1 + 1e-9) + self.allowance)  # a sum of up to millions of terms
 
     def epsilon(self, delta: float) -> float:
-        return math.inf if delta <= self.allowance else self.losses.epsilon(delta - self.allowance)
+        if delta <= self.allowance:
+            return math.inf
+        epsilon, step = self.losses.epsilon(delta - self.allowance), 1e-12
+        while self.delta(epsilon) > delta and epsilon < math.inf:  # its sums lose digits that `delta` keeps
+            epsilon, step = epsilon + step, 2 * step
+        return epsilon
 
 
 def _total(losses: Losses, participations: Participations) -> GridSum:
@@ -94,7 +100,8 @@ def _total(losses: Losses, participations: Participations) -> GridSum:
     # what lies outside [low, high] wraps around; it is less than the tail, which is paid for
     mass = np.roll(summed, -low)[:count]
     infinite = _TAIL + participations.expected * losses.infinite
-    return GridSum(Losses(losses.interval, low, mass, infinite), error)
+    divergences = participations.most * DIVERGENCE_ERROR  # assumed of each round
+    return GridSum(Losses(losses.interval, low, mass, infinite), error + divergences)
 
 
 def _ends(losses: Losses, participations: Participations) -> tuple[int, int]:
