@@ -253,7 +253,8 @@ def test_secrets_are_erased_when_the_round_is_over(hostile):
         round.masked(server.ask(node, {"masked": mask[node]}).parts["masked"])
     unmask = round.close_masked()
     server.ask(1, {"unmask": unmask[1]})
-    assert set(state) == {"channel", "plan", "digest", "words", "attendance", "last-round"}
+    kept = {"channel", "plan", "digest", "words", "attendance", "last-round", "spent-rounds"}
+    assert set(state) == kept, "numbers of rounds stay, secrets of a round do not"
 
 
 def test_a_train_function_that_fails_is_answered_once_like_any_other(hostile):
