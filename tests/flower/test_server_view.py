@@ -6,21 +6,28 @@ import logging
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 from helpers import hostile_outcomes
-from helpers.server_view import Node, let_failures_through, one_bit_of_each_record
+from helpers.server_view import Node, let_failures_through, one_bit_of_each_record, trains_on
+from skelmix.errors import InvalidInput
 from skelmix.flower.app_results import update_vector
 from skelmix.flower.records import RECORD
+from skelmix.mechanisms.mechanism import IntegerMechanism
 
 CASES = 1000
 
 
 @pytest.fixture
-def node(plan, arrays, caplog):
+def quiet(caplog):
     logging.getLogger("flwr.skelmix").setLevel(logging.CRITICAL)  # a thousand tracebacks
-    yield Node(plan, arrays)
+    yield
     logging.getLogger("flwr.skelmix").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def node(plan, arrays, quiet):
+    return Node(plan, arrays)
 
 
 @pytest.fixture
@@ -28,12 +35,28 @@ def switched_off(monkeypatch):
     let_failures_through(monkeypatch)
 
 
-def test_a_thousand_hostile_outcomes_look_like_an_honest_zero_update(node, arrays):
+def hostile_numbers():
+    """The clip norm, the scale and the type of the weights, as a hostile server may choose them."""
+    rng = np.random.default_rng(19)
+    clips = [1.0, 2.0**60, 2.0**-60, *2.0 ** rng.uniform(-60, 60, 2)]
+    dtypes = [None, "float64", "float64", "float32", "float16"]
+    scales = rng.uniform(100, 4000, 5) / clips
+    return list(zip(map(float, clips), map(float, scales), dtypes, strict=True))
+
+
+@pytest.mark.parametrize("group", range(5))
+def test_a_thousand_hostile_outcomes_look_like_an_honest_zero_update(planned, arrays, group, quiet):
+    clip_norm, scale, dtype = hostile_numbers()[group]
+    if dtype is not None:
+        arrays = ArrayRecord({name: Array(array.numpy().astype(dtype)) for name, array in arrays.items()
+                              if name != "steps"})  # fmt: skip
+    node = Node(planned(clip_norm=clip_norm, scale=scale), arrays)
     honest = node.trained(hostile_outcomes.honest)
     assert honest[0][0] == "content"
     assert set(honest[0][1]) == {RECORD, "metrics"}
     assert "unmask" in honest[1][1][RECORD]
-    for case, (rng, outcome) in enumerate(hostile_outcomes.outcomes(CASES)):
+    cases = list(hostile_outcomes.outcomes(CASES))[group * CASES // 5 : (group + 1) * CASES // 5]
+    for case, (rng, outcome) in enumerate(cases):
         assert node.trained(outcome, hostile_outcomes.model(arrays, rng)) == honest, case
 
 
@@ -74,6 +97,31 @@ def test_long_updates_are_clipped_and_keep_their_direction(size):
     vector = update_vector(RecordDict({"arrays": after}), before, 8, 1.0)
     assert vector.dtype == np.float32
     np.testing.assert_allclose(vector, min(size, 1.0) * direction, rtol=1e-5)
+
+
+def test_an_update_below_the_clip_but_beyond_float32_is_zero():
+    before, after = ArrayRecord([np.full(8, -3e38)]), ArrayRecord([np.full(8, 3e38)])
+    vector = update_vector(RecordDict({"arrays": after}), before, 8, 1e40)
+    np.testing.assert_array_equal(vector, np.zeros(8))
+
+
+@pytest.mark.parametrize("clip_norm", [1e39, 2.0**-61])
+def test_clips_beyond_float32_are_refused(planned, clip_norm):
+    with pytest.raises(InvalidInput, match=r"clip_norm = .*2\^60"):
+        planned(clip_norm=clip_norm, scale=2000 / clip_norm)
+
+
+def test_an_update_that_cannot_be_encoded_looks_like_zero(node, monkeypatch):
+    honest = node.trained(hostile_outcomes.honest)
+    original = IntegerMechanism.encode
+
+    def fails_on_data(self, vectors, **options):
+        if np.any(vectors):
+            raise InvalidInput("a text about the data")
+        return original(self, vectors, **options)
+
+    monkeypatch.setattr(IntegerMechanism, "encode", fails_on_data)
+    assert node.trained(trains_on(np.float32(1))) == honest
 
 
 def test_metrics_that_are_public_keep_their_names_and_sizes(node):

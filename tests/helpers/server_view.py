@@ -159,4 +159,5 @@ def let_failures_through(monkeypatch):
 
     monkeypatch.setattr(mod, "call_app", lambda call, message, context: call(message, context).content)
     monkeypatch.setattr(mod, "update_vector", update)
+    monkeypatch.setattr(mod, "encoded_or", lambda zero, encode: encode())
     monkeypatch.setattr(mod, "_public_part", public_part)

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -22,6 +23,8 @@ from skelmix.flower.policy import ClientPolicy
 from skelmix.flower.records import RECORD
 
 log = logging.getLogger("flwr.skelmix")
+
+Words = NDArray[Any]
 
 METRICS = "metrics"
 """Name of the one metric record of every reply."""
@@ -88,7 +91,23 @@ def _clipped(vector: NDArray[np.float64], dimension: int, clip_norm: float) -> N
     norm = largest * float(np.linalg.norm(vector / largest)) if largest > 0 else 0.0
     if norm > clip_norm:  # entries may be as large as 1e308: divide before multiplying
         vector = vector / largest * (clip_norm / float(np.linalg.norm(vector / largest)))
-    return vector.astype(np.float32)
+    narrow = vector.astype(np.float32)
+    if not np.isfinite(narrow).all():  # below the clip, yet beyond float32
+        log.error("the app's update has entries beyond float32, up to %s: replaced by zero", largest)
+        return np.zeros(dimension, np.float32)
+    return narrow
+
+
+def encoded_or(zero: Callable[[], Words], encode: Callable[[], Words]) -> Words:
+    """What `encode` gives; where it raises, what `zero` gives, the encoding of the zero vector.
+
+    The app has run by now, so whether its vector can be encoded may depend on the node's data.
+    """
+    try:
+        return encode()
+    except Exception as error:
+        log.error("the app's update could not be encoded and is replaced by zero", exc_info=error)
+    return zero()
 
 
 def public_metrics(content: RecordDict, policy: ClientPolicy, **always: float) -> MetricRecord:

@@ -17,7 +17,7 @@ from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordD
 
 from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
 from skelmix.flower.answer_time import fixed_time
-from skelmix.flower.app_results import METRICS, call_app, public_metrics, update_vector
+from skelmix.flower.app_results import METRICS, call_app, encoded_or, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
 from skelmix.flower.node_state import NodeState, contribution_store
 from skelmix.flower.policy import ClientPolicy
@@ -225,14 +225,20 @@ class _Participant:
             reply = call_app(call_next, message, self.context)
             vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
             vector *= np.float32(sends_vector(facts.cohort, spent, system_entropy()))
-            encoded = mechanism.encode(vector, round=round_number, shares=shares)
+            encoded = encoded_or(
+                lambda: mechanism.encode(np.zeros_like(vector), round=round_number, shares=shares),
+                lambda: mechanism.encode(vector, round=round_number, shares=shares),
+            )
         else:
             silo = SiloRound(
                 mechanism, facts.silos, digest=self.memory.plan_digest, round=round_number, model=before
             )
             with silo.opened():
                 reply = call_app(call_next, message, self.context)
-            encoded = mechanism.encode_silo(silo.redeem(reply), shares=shares)
+            encoded = encoded_or(
+                lambda: mechanism.encode_silo(mechanism.silo_sum(round=round_number), shares=shares),
+                lambda: mechanism.encode_silo(silo.redeem(reply), shares=shares),
+            )
             reply = RecordDict()  # a silo's metrics are data of its records: none leaves
         answer = client.masked(data, encoded)
         self.memory.reopen(round_number, size)

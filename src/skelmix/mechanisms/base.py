@@ -122,6 +122,10 @@ class Mechanism(ABC):
         validation.whole(1, 2**28, dimension=self.dimension)
         validation.bits(self.bits)
         validation.positive(scale=self.scale, clip_norm=self.clip_norm, total_noise=self.total_noise)
+        if not 2.0**-60 <= self.clip_norm <= 2.0**60:  # vectors are float32: what is below the clip must fit
+            raise InvalidInput(
+                f"clip_norm = {self.clip_norm:g}: must be within 2^-60..2^60; change the unit of the vectors"
+            )
         if not 2.0**-60 <= self.total_noise <= 2.0**120:
             raise InvalidInput(f"total_noise = {self.total_noise:g}: must be within 2^-60..2^120")
         validation.whole(1, shares=self.shares)
