@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from contextlib import ExitStack
 
@@ -149,6 +150,57 @@ def test_a_forked_child_cannot_charge_its_parents_ledger(tmp_path):
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     ledger.charge(0)
+    ledger.close()
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, plan_digest=PLAN, budget=BUDGET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        signal.pause()
+        os._exit(0)
+    try:
+        time.sleep(0.3)  # the child closes its copies as it starts
+        ledger.close()
+        Ledger(path, plan_digest=PLAN, budget=BUDGET).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_removing_the_lock_file_lets_nobody_in(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, plan_digest=PLAN, budget=BUDGET)
+    (tmp_path / "ledger.jsonl.lock").unlink()
+    with pytest.raises(CorruptState, match="in use"):
+        Ledger(path, plan_digest=PLAN, budget=BUDGET)
+    with pytest.raises(CorruptState, match="removed or replaced"):
+        ledger.charge(0)
+    ledger.close()
+
+
+def test_a_second_name_of_a_ledger_is_refused(tmp_path):
+    path, other = tmp_path / "ledger.jsonl", tmp_path / "other" / "ledger.jsonl"
+    ledger = Ledger(path, plan_digest=PLAN, budget=BUDGET)
+    other.parent.mkdir()
+    os.link(path, other)
+    with pytest.raises(CorruptState, match="in use"):
+        Ledger(other, plan_digest=PLAN, budget=BUDGET)
+    ledger.charge(0)
+    ledger.close()
+
+
+def test_a_ledger_that_was_deleted_is_not_charged(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, plan_digest=PLAN, budget=BUDGET)
+    path.unlink()
+    with pytest.raises(CorruptState, match="removed or replaced"):
+        ledger.charge(0)
+    assert ledger.charged == 0
     ledger.close()
 
 

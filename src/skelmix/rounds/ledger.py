@@ -16,7 +16,7 @@ from typing import Any
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
 from skelmix.noise.entropy import system_entropy
 from skelmix.rounds.files import storing, write_atomically
-from skelmix.rounds.locks import FileLock
+from skelmix.rounds.locks import FileLock, is_at
 from skelmix.validation import whole
 
 _START = "0" * 64
@@ -66,7 +66,8 @@ class Ledger:
     def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
         whole(1, budget=budget)
         self._file: int | None = None
-        self._lock: FileLock | None = None
+        self._lock: FileLock | None = None  # by name: it also covers the replacement of a torn ledger
+        self._own: FileLock | None = None  # of the file itself, whatever other names it has
         self.budget, self.charged, self.heads = budget, 0, [_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
         self._path = None if path is None else path.resolve()  # one lock, whatever the name it goes by
@@ -109,9 +110,10 @@ class Ledger:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        for held in (self._own, self._lock):
+            if held is not None:
+                held.close()
+        self._own = self._lock = None
 
     def _append(self, path: Path, line: bytes) -> None:
         if self._file is None or self._lock is None:
@@ -119,6 +121,12 @@ class Ledger:
                 "the ledger is closed (a write failed, or the run ended): resume the run to read it again"
             )
         self._lock.check()
+        if not is_at(self._file, path):
+            self.close()
+            raise CorruptState(
+                f"{path} was removed or replaced while it was open: what is charged from now on would be "
+                "lost; put the ledger back, then resume"
+            )
         try:
             with storing(path):
                 if os.write(self._file, line) != len(line):
@@ -142,7 +150,9 @@ class Ledger:
             line, digest = _line(_START, self._header | {"run": run})
             write_atomically(path, line)
             self.heads = [digest]
+            self._own = FileLock(path)
         else:
+            self._own = FileLock(path)
             self._read(path, path.read_bytes().splitlines(keepends=True))
         with storing(path):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -161,6 +171,7 @@ class Ledger:
             if parsed is None and place == len(lines) - 2:
                 torn, digest = _line(self.heads[-1], {"round": place, "torn": True})
                 write_atomically(path, b"".join(lines[:-1]) + torn)
+                self._own = FileLock(path)
             elif parsed is None or parsed[0].get("round") != place:
                 raise CorruptState(
                     f"{path} is damaged at line {place + 2}: what was spent is unknown, stop training"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from weakref import WeakSet
 
 from skelmix.errors import CorruptState, StorageFailed
 from skelmix.rounds.files import storing
@@ -17,8 +18,9 @@ class FileLock:
     by renaming needs a lock file beside it. subject: what is in use, for the message to a second opener.
 
     Released by `close`, at the end of the process, or when it is killed: a file that a dead process left
-    behind blocks nobody. A forked child shares the open file, so it does not hold the lock: `check` raises
-    there. A file system without locks raises `StorageFailed`.
+    behind blocks nobody. A forked child closes its copy at once, so it neither holds the lock nor keeps it
+    from others: `check` raises there. It raises, too, when the file was removed or replaced, since another
+    process may then hold a new one of that name. A file system without locks raises `StorageFailed`.
 
     Example:
 
@@ -33,21 +35,28 @@ class FileLock:
 
     def __init__(self, path: Path, *, subject: Path | None = None) -> None:
         self._subject = subject or path
+        self._path = path
         self._owner = os.getpid()
         self._file: int | None = None
+        _open_locks.add(self)
         while self._file is None:
             descriptor = self._locked(path)
-            if _is_at(descriptor, path):
+            if is_at(descriptor, path):
                 self._file = descriptor
             else:  # its last holder renamed or removed it between the two calls
                 os.close(descriptor)
 
     def check(self) -> None:
-        """Raise `CorruptState` unless this very process holds the lock."""
+        """Raise `CorruptState` unless this very process holds the lock, by the file of that name."""
         if self._file is None or self._owner != os.getpid():
             raise CorruptState(
                 f"{self._subject} is not held by this process: it was closed, or opened before a fork; open "
                 "it again in the process that writes"
+            )
+        if not is_at(self._file, self._path):
+            raise CorruptState(
+                f"{self._path} was removed or replaced while it was locked, so another process may hold "
+                f"{self._subject}: leave lock files alone; open it again when no other process uses it"
             )
 
     def close(self) -> None:
@@ -86,7 +95,18 @@ class FileLock:
         return descriptor
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+_open_locks: WeakSet[FileLock] = WeakSet()
+
+
+def _close_in_child() -> None:
+    for held in list(_open_locks):
+        held.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
     """Whether the open file is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
