@@ -181,6 +181,27 @@ def test_a_policy_that_believes_every_population_is_caught(monkeypatch):
     assert honoured(10_000_000, 1.0, 1e-3) is False
 
 
+@pytest.mark.parametrize(
+    ("cohort", "delta"),
+    [
+        (sk.Cohort(60, 60, sampling="none", contribute=9e-4), 1e-3),
+        (sk.Silos(count=10, records=10**5, batch=1), 9.9e-6),
+    ],
+)
+def test_a_policy_that_counts_a_rare_coin_or_draw_as_noise_is_caught(monkeypatch, cohort, delta):
+    """A vector that is sent less often than δ needs no noise for (0, δ); when it is sent, it is bare."""
+    policy = ClientPolicy(max_epsilon_round=5.0, max_epsilon_aggregator=1e9)
+    plan = sk.plan(
+        sk.PrivacyTarget(0.1, delta), dimension=16, bits=20, scale=100.0, mechanism="smm", bound="gdp",
+        cohort=cohort,
+    )  # fmt: skip
+    with pytest.raises(PolicyViolation, match="one round costs"):
+        policy.check_plan(plan)
+    monkeypatch.setattr(plan_limits, "round_epsilon", lambda plan: plan.report.epsilon)
+    policy.check_plan(plan)
+    assert not audit_release(plan.mechanism, delta=delta, claimed=5.0, trials=30_000).holds
+
+
 def test_a_node_that_refuses_by_its_data_is_caught(monkeypatch):
     """The server sends a weight of 3e38: training overflows where a private bit is set. It guesses the bits
     by who refuses."""

@@ -64,6 +64,26 @@ def test_the_limits_that_count_on_sampling_do_not_notice(monkeypatch):
     assert accepted(ClientPolicy(), plan)
 
 
+@pytest.mark.parametrize(
+    ("cohort", "delta"),
+    [
+        (sk.Cohort(60, 60, sampling="none", contribute=9e-4), 1e-3),
+        (sk.Silos(count=10, records=10**5, batch=1), 9.9e-6),
+    ],
+)
+def test_a_rare_coin_or_draw_of_records_does_not_replace_noise(cohort, delta, monkeypatch):
+    """A vector that is sent less often than δ is (0, δ)-private without noise."""
+    plan = sk.plan(
+        sk.PrivacyTarget(0.1, delta), dimension=16, bits=20, scale=100.0, cohort=cohort, mechanism="smm",
+        bound="gdp",
+    )  # fmt: skip
+    policy = ClientPolicy(max_epsilon_aggregator=1e9)
+    with pytest.raises(PolicyViolation, match="one round costs"):
+        policy.check_plan(plan)
+    monkeypatch.setattr(plan_limits, "round_epsilon", lambda plan: plan.report.epsilon)
+    assert accepted(policy, plan), "the control: with coin and draw counted it passes"
+
+
 def test_delta_is_below_one_over_the_population():
     ClientPolicy(**LIFTED | {"max_delta": 0.01}).check_plan(sampled_plan(60, 600, 1.6e-3))
     with pytest.raises(PolicyViolation, match="below one over their number"):

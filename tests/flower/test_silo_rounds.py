@@ -260,13 +260,13 @@ def test_every_answer_takes_the_same_time_when_asked_to(fleet, monkeypatch, capl
     assert stricter.narrowed({"skelmix-answer-seconds": 1}).answer_seconds == 20
 
 
-def test_a_nodes_limits_count_the_silos_own_sampling():
-    """One round without sampling would be over this limit; the silo samples, so it is not."""
+def test_a_nodes_limit_on_a_round_leaves_the_silos_own_sampling_out():
+    """The draw of records counts in the plan's ε, not in the least noise of a round."""
     plan = silo_plan(batch=2, epsilon=1.0)
-    unsampled, sampled = plan_limits.unsampled_epsilon(plan, 1), plan_limits.round_epsilon(plan)
-    assert sampled < plan.report.epsilon < unsampled
-    ClientPolicy(max_epsilon_round=(sampled + unsampled) / 2, max_epsilon=1.01).check_plan(plan)
+    one = plan_limits.round_epsilon(plan)
+    assert plan.report.epsilon < one
+    ClientPolicy(max_epsilon_round=one * 1.01, max_epsilon=1.01).check_plan(plan)
     with pytest.raises(PolicyViolation, match="one round costs"):
-        ClientPolicy(max_epsilon_round=sampled * 0.99).check_plan(plan)
+        ClientPolicy(max_epsilon_round=one * 0.99).check_plan(plan)
     with pytest.raises(PolicyViolation, match="population of 4"):
         ClientPolicy(max_population=3).check_plan(plan)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from skelmix.errors import PolicyViolation
 from skelmix.planning.guarantee import privacy_report
-from skelmix.planning.silos import Silos
 from skelmix.wording import counted
 
 if TYPE_CHECKING:
@@ -38,16 +37,16 @@ def unsampled_epsilon(plan: Plan, rounds: int) -> float:
 
 
 def round_epsilon(plan: Plan) -> float:
-    """ε at the plan's δ of one round, for an adversary who knows that this node took part.
+    """ε at the plan's δ of one round for a vector, or a silo's record, that is certainly in the sum.
 
-    A silo draws its records itself, secretly and at the plan's rate: the server has no say in that sampling,
-    so it counts.
+    No sampling, coin or draw of records enters: at a δ above their rate those hide a vector without noise.
     """
-    if not isinstance(plan.cohort, Silos):
-        return unsampled_epsilon(plan, 1)
-    report = plan.report
+    roster = plan.cohort.roster
+    cohort = replace(
+        roster, population=roster.expected, sampling="none", contribute=1.0, max_participations=None
+    )
     return privacy_report(
-        plan.mechanism, bound=report.bound, cohort=plan.cohort, rounds=1, delta=report.delta
+        plan.mechanism, bound=plan.report.bound, cohort=cohort, rounds=1, delta=plan.report.delta
     ).epsilon
 
 
@@ -80,8 +79,8 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
     yield from _contribution_reasons(policy, plan)
     if not (epsilon := round_epsilon(plan)) <= policy.max_epsilon_round:
         yield (
-            f"one round costs ε = {epsilon:.4g} against those who know that this node took part, "
-            f"it allows {policy.max_epsilon_round:g}"
+            f"one round costs ε = {epsilon:.4g} without any sampling or coin, this node allows "
+            f"{policy.max_epsilon_round:g}: plan with more noise"
         )
 
 

@@ -52,8 +52,8 @@ class ClientPolicy:
       are refused. The node counts itself, so ε against the aggregator then holds whatever cohorts it picks.
     max_contribute: the largest probability with which this node sends its vector, by its own coin; 0.1 wants
       plans with `Cohort(contribute=0.1)` or less.
-    max_epsilon_round: the most that one round may cost, at the plan's δ, against those who know that this
-      node took part in it: a minimum of noise per round, whatever sampling is claimed.
+    max_epsilon_round: the most that one round may cost, at the plan's δ, for a vector (in silos a record)
+      that is certainly in the sum: a minimum of noise per round, without sampling, coin or draw of records.
     max_population: the most participants there are, as the node's operator knows; plans for more are refused.
       By default the number of `trusted` keys. With neither, nothing is known of the population, and sampling
       is not believed in: `max_epsilon` then limits what the plan costs without sampling, all rounds
