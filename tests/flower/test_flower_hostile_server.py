@@ -11,6 +11,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 import skelmix as sk
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.flower import ClientPolicy, SecureGrid
+from skelmix.flower.mod import UNTOLD
 from skelmix.flower.records import RECORD, Answer, Request
 from skelmix.rounds.context import round_context
 from skelmix.secagg import messages
@@ -75,6 +76,22 @@ def hostile(fleet, plan, arrays):
             return server, server.close_share()
 
     return Hostile
+
+
+def test_the_server_reads_nothing_of_the_nodes_disk_or_settings(hostile, tmp_path, caplog):
+    (tmp_path / "private-name").write_text("no directory")
+    for key, value in [
+        ("skelmix-max-epsilon", "private-name"),
+        ("skelmix-private-name", 1),
+        ("skelmix-state", str(tmp_path / "private-name")),
+    ]:
+        server = hostile()
+        server.fleet.contexts[1].node_config[key] = value
+        caplog.clear()
+        told = server.ask(1, {"advertise": b""})
+        told = told if isinstance(told, str) else told.refused["advertise"]
+        assert told == UNTOLD
+        assert "private-name" in caplog.text
 
 
 def test_a_plain_train_message_gets_no_update(fleet, arrays):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 
-from skelmix.errors import CorruptState, PolicyViolation, ProtocolError, SkelmixError
+from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, SkelmixError
 from skelmix.flower.answer_time import fixed_time
 from skelmix.flower.app_results import METRICS, call_app, encoded_or, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
@@ -49,6 +49,9 @@ Mod = Callable[[Message, Context, Call], Message]
 
 log = logging.getLogger("flwr.skelmix")
 
+UNTOLD = "the node could not answer; the reason is in its own log"
+"""All that the server is told of a failure that is not about its request."""
+
 
 def make_mod(policy: ClientPolicy) -> Mod:
     """A mod that takes part under `policy`, narrowed by the node's own configuration.
@@ -78,7 +81,10 @@ def skelmix_mod(message: Message, context: Context, call_next: Call) -> Message:
 
 
 def _reason(error: SkelmixError) -> str:
-    return (POLICY_PREFIX if isinstance(error, PolicyViolation) else "") + str(error)
+    """What the server is told: texts about its own request only, since others name files and settings."""
+    if isinstance(error, PolicyViolation):
+        return POLICY_PREFIX + str(error)
+    return str(error) if isinstance(error, ProtocolError) else UNTOLD
 
 
 def _check_dimension(model: ArrayRecord, planned: int) -> None:
@@ -151,7 +157,10 @@ class _Participant:
             Plan,  # the proof loads all of the accounting: once per run, not once per message
         )
 
-        plan = Plan.from_json(request.plan)
+        try:
+            plan = Plan.from_json(request.plan)
+        except InvalidInput as error:  # it is about the server's text, and may be told
+            raise ProtocolError(str(error)) from error
         if plan.digest() != request.digest:
             raise ProtocolError("the request names another plan than it carries: refused")
         self.policy.check_plan(plan)
