@@ -84,6 +84,28 @@ def test_a_rare_coin_or_draw_of_records_does_not_replace_noise(cohort, delta, mo
     assert accepted(policy, plan), "the control: with coin and draw counted it passes"
 
 
+def test_a_modelled_epsilon_is_refused_where_the_node_wants_proofs():
+    cohort = sk.Cohort(60, 600, dropout_tolerance=0.1)
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, scale=2000.0, mechanism="skellam", bound="paper",
+        cohort=cohort,
+    )  # fmt: skip
+    assert plan.report.modelled
+    assert accepted(ClientPolicy(**LIFTED), plan)
+    with pytest.raises(PolicyViolation, match="wants ε proved"):
+        ClientPolicy(**LIFTED, allow_modelled=False).check_plan(plan)
+
+
+def test_a_plan_that_proves_nothing_for_small_cohorts_is_refused():
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, scale=100.0, mechanism="dgm", bound="gdp",
+        cohort=sk.Cohort(60, 600),
+    )  # fmt: skip
+    assert "not even the aggregator's" in plan.report.modelled
+    with pytest.raises(PolicyViolation, match="smaller than expected"):
+        ClientPolicy(**LIFTED).check_plan(plan)
+
+
 def test_delta_is_below_one_over_the_population():
     ClientPolicy(**LIFTED | {"max_delta": 0.01}).check_plan(sampled_plan(60, 600, 1.6e-3))
     with pytest.raises(PolicyViolation, match="below one over their number"):

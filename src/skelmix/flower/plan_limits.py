@@ -52,6 +52,7 @@ def round_epsilon(plan: Plan) -> float:
 
 def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
     report, cohort, members = plan.report, plan.cohort.roster, plan.cohort.members
+    proved_in_smaller = plan.mechanism.proved_in_smaller_cohorts
     if plan.mechanism.name not in policy.mechanisms:
         allowed = ", ".join(policy.mechanisms)
         yield f"mechanism {plan.mechanism.name!r} is not among those allowed here: {allowed}"
@@ -63,6 +64,13 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
         yield (
             f"the plan costs δ = {report.delta:.3g} for {members:,} {plan.cohort.unit}s: this node wants δ "
             "below one over their number, or revealing one of them outright would be allowed"
+        )
+    if report.modelled and not policy.allow_modelled:
+        yield f"this node wants ε proved, the plan's is modelled: {report.modelled}"
+    if report.modelled and report.sampling == "poisson" and not proved_in_smaller(report.bound):
+        yield (
+            f"with bound = {report.bound!r} {plan.mechanism.name} proves no ε for cohorts smaller than "
+            "expected, so this node cannot judge the plan: plan with mechanism='smm'"
         )
     yield from _population_reasons(policy, plan)
     leak = cohort.membership_leak_probability(plan.rounds, least=policy.min_cohort)

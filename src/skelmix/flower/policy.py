@@ -47,7 +47,9 @@ class ClientPolicy:
     max_epsilon, max_delta: the most that the whole plan may cost against everyone who sees the models. δ must
       also be below 1/population.
     max_epsilon_aggregator: the most that it may cost against the aggregator, who knows who took part, over
-      all rounds (`PrivacyReport.epsilon_aggregator`). Without a cap that rests on cohorts drawn as agreed.
+      all rounds (`PrivacyReport.epsilon_aggregator`). Without a cap it
+      holds for cohorts drawn as agreed only: an aggregator that picks this node in every round gets
+      `epsilon_every_round`, which has no limit here. `max_participations` bounds that.
     max_participations: the most rounds of a run that this node contributes to; plans that could ask for more
       are refused. The node counts itself, so ε against the aggregator then holds whatever cohorts it picks.
     max_contribute: the largest probability with which this node sends its vector, by its own coin; 0.1 wants
@@ -59,13 +61,18 @@ class ClientPolicy:
       is not believed in: `max_epsilon` then limits what the plan costs without sampling, all rounds
       together.
     mechanisms: the names that are allowed.
+    allow_modelled: whether ε may rest on a model (`PrivacyReport.modelled`), as it does in every sampled plan
+      with dropouts. Of such a plan `max_epsilon` limits a modelled number; what is proved is limited by
+      `max_epsilon_round` and `max_epsilon_aggregator`. A plan that proves neither is refused in any case.
 
     Of every round, as the server announces it:
 
     min_cohort: the fewest participants of a round.
     full_roster: insist on seeing every participant of a round, so that their number is counted and not
       believed.
-    server_identity: the server's Ed25519 public key; with it, requests that it did not sign are refused.
+    server_identity: the server's Ed25519 public key; train requests that it did not sign are then refused.
+      Signed are the plan and the parts of secure aggregation, for this run and node. The model is not
+      signed, nor are evaluate and query messages: anyone who can send those gets public metrics.
     identity, trusted: this node's signing key, and every participant's public key by node id, from a source
       that the server does not control. With them only rounds secured against a malicious server are
       accepted, and nobody can be invented.
@@ -98,6 +105,7 @@ class ClientPolicy:
     max_population: int | None = None
     min_cohort: int = 3
     mechanisms: tuple[str, ...] = MECHANISMS
+    allow_modelled: bool = True
     server_identity: bytes | None = None
     identity: Identity | None = None
     trusted: Mapping[int, bytes] | None = None
