@@ -344,7 +344,9 @@ def insisting(server: Server, minimum: Settings | None, n: int) -> tuple[Client,
 def test_in_the_malicious_model_a_client_without_rules_of_its_own_joins_nothing():
     client, request = insisting(Server(replace(MALICIOUS, threshold=4)), None, 4)
     refuses(UnsafeRequest, lambda: client.share(request), client.secret_state)
-    client.share(request, accept=lambda asked: None)  # an explicit look is enough
+    refuses(UnsafeRequest, lambda: client.share(request, accept=lambda asked: None), client.secret_state)
+    client, named = insisting(Server(replace(MALICIOUS, threshold=4, context=b"plan")), None, 4)
+    client.share(named, accept=lambda asked: None)  # an explicit look at a round with a context
 
 
 def test_a_threshold_of_two_in_fifty_is_refused():

@@ -96,7 +96,8 @@ class Client:
         `accept` sees the decoded request and raises (say `PolicyViolation`) when the participant does not
         want such a round: context, dimension, bits, threshold, threat model, round number. Nothing is drawn
         by then. In the malicious model a client with neither `accept` nor `minimum_settings` raises
-        `UnsafeRequest`; in the honest-but-curious one the server's word is enough.
+        `UnsafeRequest`, and so does an empty context without `minimum_settings`, which compares it; `accept`
+        must compare it itself. In the honest-but-curious model the server's word is enough.
         """
         self._expect(Phase.SHARE)
         limit = rules.limit_share_request(messages.MOST_PARTICIPANTS)
@@ -297,6 +298,11 @@ class Client:
             raise UnsafeRequest(
                 "the malicious model needs minimum_settings=, the weakest rules that this participant joins "
                 "under, or accept=: size and threshold are not the server's to choose"
+            )
+        elif request.malicious and not request.context:
+            raise UnsafeRequest(
+                "the round has no context, so participants may hold other plans: give Settings(context=), "
+                "and compare it in accept=, or pass minimum_settings="
             )
 
     def _open(self, delivery: messages.MaskRequest) -> Secrets:
