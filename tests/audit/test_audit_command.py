@@ -213,8 +213,8 @@ def test_a_claim_that_was_lowered_since_is_attacked_again_and_refuted(
     table = tmp_path / "audit.csv"
     monkeypatch.setattr(study, "_MOST_TRIALS", 20_000)
     run_study(capsys, table)
-    genuine = study.claim
-    monkeypatch.setattr(study, "claim", lambda *a, **k: replace(genuine(*a, **k), epsilon=1e-3))
+    genuine = study.privacy_report
+    monkeypatch.setattr(study, "privacy_report", lambda *a, **k: replace(genuine(*a, **k), epsilon=1e-3))
     code, found = run_study(capsys, table)
     assert (code, found["played"], found["refuted"]) == (1, 3, 3)
 

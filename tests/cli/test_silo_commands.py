@@ -63,7 +63,7 @@ def test_a_run_over_silos_protects_records_or_owners_and_can_be_resumed(images, 
         (("sum", "--silo", "a.csv", "--silo", "b.csv", "--records", 80), "2 columns"),
         (("sum", "--silo", "a.csv", "--records", 80, "--mean"), "a column of ones"),
         (("sum", "--silo", "a.csv", "--input", "b.csv", "--records", 80), "a row per participant"),
-        (("sum", "--silo", "a.csv", "--records", 80, "--output", "a.csv"), "is the input"),
+        (("sum", "--silo", "a.csv", "--records", 80, "--output", "a.csv"), "would replace the input"),
     ],
 )
 def test_what_does_not_go_together_is_one_line_and_exit_code_2(images, tmp_path, words, says):

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,8 +96,10 @@ def _identified() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _context(node: int) -> Context:
-    return Context(RUN, node, {}, RecordDict(), {})
+def _context(node: int, states: str = "") -> Context:
+    """A node's context; states: a directory in which each node remembers its rounds apart from the others."""
+    config: dict[str, str | int | float | bool] = {"skelmix-state": f"{states}/{node}"} if states else {}
+    return Context(RUN, node, config, RecordDict(), {})
 
 
 def _node(app: Callable[[Message, Context], Message], own: Context) -> Callable[[Message], Message]:
@@ -128,18 +131,19 @@ def secure_round(n: int, dimension: int, bits: int, rounds: int) -> list[float]:
         cohort=sk.Cohort(n, n, dropout_tolerance=0.1, sampling="none"),
         bound="rdp",
     )
-    contexts = {node: _context(node) for node in range(1, n + 1)}
-    nodes = {node: _node(app, own) for node, own in contexts.items()}
-    grid = SecureGrid(InProcess(nodes), plan)
-    arrays = ArrayRecord({"w": Array(np.zeros(dimension, np.float32))})
-    seconds = []
-    for _ in range(rounds):
-        messages = [Message(RecordDict({"arrays": arrays}), node, "train") for node in nodes]
-        start = time.process_time()
-        replies = list(grid.send_and_receive(messages))
-        seconds.append(time.process_time() - start)
-        if len(replies) != 1 or grid.history[-1].survivors != n:
-            raise RuntimeError(f"the secure round gave no sum: {grid.history[-1]}")
+    with TemporaryDirectory() as states:
+        contexts = {node: _context(node, states) for node in range(1, n + 1)}
+        nodes = {node: _node(app, own) for node, own in contexts.items()}
+        grid = SecureGrid(InProcess(nodes), plan)
+        arrays = ArrayRecord({"w": Array(np.zeros(dimension, np.float32))})
+        seconds = []
+        for _ in range(rounds):
+            messages = [Message(RecordDict({"arrays": arrays}), node, "train") for node in nodes]
+            start = time.process_time()
+            replies = list(grid.send_and_receive(messages))
+            seconds.append(time.process_time() - start)
+            if len(replies) != 1 or grid.history[-1].survivors != n:
+                raise RuntimeError(f"the secure round gave no sum: {grid.history[-1]}")
     return seconds
 
 
