@@ -202,3 +202,63 @@ def test_a_model_that_does_not_fit_is_refused_before_any_record_is_seen(model, m
 def test_dropout_that_is_switched_off_is_welcome():
     model = nn.Sequential(nn.Linear(12, 3), nn.Dropout().eval())
     assert collected(RecordGradients(model, cross_entropy), Clients(*data()), [0]).shape == (1, 39)
+
+
+class Counting(nn.Module):
+    """Keeps a number of its own, which no buffer shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = nn.Linear(2, 2), 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        return self.layer(inputs) * self.calls
+
+
+class Looking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(3, 2, max_norm=0.1), nn.Linear(2, 2)
+
+    def forward(self, inputs):
+        return self.layer(self.table(inputs[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "message"),
+    [
+        (Looking(), torch.zeros(3, 1, dtype=torch.long), "buffers or weights"),
+        (Counting(), torch.zeros(3, 2), "state of its own"),
+    ],
+    ids=["weights", "python"],
+)
+def test_a_model_that_remembers_records_is_refused(model, inputs, message):
+    silo = Clients(inputs, torch.zeros(3, dtype=torch.long))
+    with pytest.raises(InvalidInput, match=message):
+        list(RecordGradients(model, cross_entropy).blocks(silo, np.arange(3)))
+
+
+def test_layers_that_were_set_to_train_between_rounds_are_refused():
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2))
+    model[1].eval()
+    silo = Clients(torch.randn(3, 1, 2, 2), torch.zeros(3, dtype=torch.long))
+    gradients = RecordGradients(model, cross_entropy)
+    assert sum(len(block) for block in gradients.blocks(silo, np.arange(3))) == 3
+    model.train()
+    with pytest.raises(InvalidInput):
+        list(gradients.blocks(silo, np.arange(3)))
+
+
+@pytest.mark.parametrize("error", [AssertionError, KeyError, TypeError, SystemExit])
+@pytest.mark.parametrize("model", [nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Softsign())])
+def test_a_record_that_fails_in_any_way_stops_no_other(model, error):
+    def loss(outputs, targets):
+        if int(targets[0]) == 1:
+            raise error("a rare record")
+        return cross_entropy(outputs, targets)
+
+    silo = Clients(torch.randn(3, 2), torch.tensor([0, 1, 0]))
+    (block,) = [block.copy() for block in RecordGradients(model, loss).blocks(silo, np.arange(3))]
+    assert np.isfinite(block[[0, 2]]).all()
+    assert np.isnan(block[1]).any()

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -187,3 +188,17 @@ def test_trying_a_model_out_leaves_it_as_it_was():
     try_out(model, cross_entropy, Clients(torch.rand(4, 5), torch.tensor([0, 1, 2, 0])))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert [module.training for module in model] == [True, False]
+
+
+def test_owners_stay_in_one_silo(tmp_path):
+    from types import SimpleNamespace
+
+    owners = np.arange(40) % 10
+    np.save(tmp_path / "owners.npy", owners)
+    settings = runs.RunSettings(silos=3, owners=str(tmp_path / "owners.npy"))
+    partition = settings._whole_owners(owners, 3)
+    holders = [set(owners[partition.records_of(silo)].tolist()) for silo in range(3)]
+    assert sorted(owner for held in holders for owner in held) == list(range(10))
+    images = SimpleNamespace(train_labels=np.zeros(40))
+    with pytest.raises(InvalidInput, match="skew"):
+        runs.RunSettings(silos=3, skew=0.5, owners=str(tmp_path / "owners.npy")).clients(images)

@@ -83,3 +83,9 @@ def test_what_does_not_fit_releases_nothing(secure, silos, settings, message):
 def test_a_silo_without_records_is_a_silo_all_the_same():
     data = [*blocks()[:3], np.zeros((0, 16))]
     assert sk.private_sum(data, plan_for(), "protocol").participants == 4
+
+
+def test_a_sum_protects_records_not_owners():
+    plan = plan_for(unit="owner")
+    with pytest.raises(InvalidInput, match="unit='record'"):
+        sk.private_sum(blocks(), plan)

@@ -110,7 +110,7 @@ class RecordGradients:
                 targets.copy_(silo.targets[record : record + 1])
                 try:
                     out[owner] += self._gradient(inputs, targets)
-                except (RuntimeError, ValueError, IndexError, ArithmeticError):
+                except (Exception, SystemExit):  # whatever a record does, it may not stop its silo
                     out[owner] = np.nan
 
     def _gradient(self, inputs: Tensor, targets: Tensor) -> NDArray[np.float32]:
@@ -122,28 +122,42 @@ class RecordGradients:
         return torch.cat([part.reshape(-1) for part in parts]).numpy()
 
     def _probe(self, silo: Clients) -> None:
-        """Compute the gradient of a record of zeros, once per shape.
+        """Compute the gradients of made-up records, before any real one.
 
-        So an unsuitable model is found here, not in somebody's data.
+        So an unsuitable model is found here, not in somebody's data. Stacks of linear layers, whose own code
+        does not run, are tried once per shape; any other model every time, since whatever is called between
+        rounds may have changed its modes.
         """
         inputs, targets = torch.zeros_like(silo.inputs[:1]), torch.zeros_like(silo.targets[:1])
         shape = (inputs.shape, inputs.dtype, targets.shape, targets.dtype)
-        if shape in self._probed:
+        if shape in self._probed and self._fits(silo):
             return
-        before, versions = torch.get_rng_state(), [b._version for b in self.model.buffers()]
+        check_model(self.model)
+        before, versions = torch.get_rng_state(), self._versions()
         with one_thread():
-            self._gradient(inputs, targets)
+            first = self._gradient(inputs, targets)
+            self._gradient(torch.ones_like(inputs), targets)
+            again = self._gradient(inputs, targets)
         if not torch.equal(before, torch.get_rng_state()):
             raise InvalidInput(
                 "the model draws random numbers (dropout?), so a record's vector would depend on the records "
                 "before it: call .eval() on those layers, or remove them"
             )
-        if [b._version for b in self.model.buffers()] != versions:
+        if self._versions() != versions:
             raise InvalidInput(
-                "the model changes its buffers with every record: a record's vector would depend on the "
-                "records before it; freeze those layers with .eval()"
+                "the model changes its buffers or weights with every record: a record's vector would depend "
+                "on the records before it; freeze those layers with .eval(), and use no max_norm"
+            )
+        if not np.array_equal(first, again, equal_nan=True):
+            raise InvalidInput(
+                "the model's gradient of one record changes with the records before it: it keeps a state of "
+                "its own; remove it"
             )
         self._probed.add(shape)
+
+    def _versions(self) -> list[int]:
+        """Counts of in-place changes to everything that the model holds."""
+        return [held._version for held in (*self.model.parameters(), *self.model.buffers())]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
@@ -99,13 +100,25 @@ class RunSettings:
             )
         count = len(images.train_labels)
         whole(1, count, silos=self.silos)
-        if self.skew is None:
+        owners = None if self.owners is None else _ids(count, owners=self.owners)
+        if owners is not None:
+            partition = self._whole_owners(owners, self.silos)
+        elif self.skew is None:
             partition = equal_shares(count, count // self.silos)
         else:
             partition = label_skew(images.train_labels, self.silos, self.skew)
-        owners = None if self.owners is None else _ids(count, owners=self.owners)
         together = clients_of(images)
         return SiloClients.split(together.inputs, together.targets, partition, owners)
+
+    def _whole_owners(self, owners: NDArray[Any], silos: int) -> Partition:
+        """Owners divided among silos, each with all of its records: nobody is in two silos."""
+        if self.skew is not None:
+            raise InvalidInput(
+                f"skew = {self.skew:g}: owners bring their records along; leave out skew or owners"
+            )
+        names, numbers = np.unique(owners, return_inverse=True)
+        whole(1, len(names), silos=silos)
+        return by_id(np.random.default_rng(0).permutation(len(names))[numbers] % silos)
 
 
 def _ids(count: int, **named: str) -> NDArray[Any]:

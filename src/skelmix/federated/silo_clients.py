@@ -71,7 +71,10 @@ class SiloClients:
         partition: Partition,
         owners: np.ndarray | None = None,
     ) -> SiloClients:
-        """One data set divided among silos; owners: the owner of each record, to protect persons."""
+        """One data set divided among silos; owners: the owner of each record, to protect persons.
+
+        An owner with records in two silos is not covered: keep its records together.
+        """
         if owners is not None and len(owners) != len(inputs):
             raise InvalidInput(f"owners: {len(owners)} of them for {len(inputs)} records; give one for each")
         silos = []

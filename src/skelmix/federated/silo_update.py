@@ -99,7 +99,7 @@ def add_drawn_records(
     if count == 0:
         return
     if isinstance(records, Tensor):
-        silo = Clients(records, targets, None if owners is None else by_id(np.asarray(owners)))  # type: ignore[arg-type]
+        silo = Clients(records, targets, None if owners is None else by_id(_names(owners)))  # type: ignore[arg-type]
         blocks = gradients.blocks(silo, poisson(len(silo), rate, entropy))
     else:
         units = _units(count, owners)
@@ -119,11 +119,21 @@ def _check_source(records: Any, targets: Any) -> None:
         raise InvalidInput(f"records is a {type(records).__name__}: give tensors or a map-style data set")
 
 
+def _names(owners: Any) -> NDArray[np.str_]:
+    """The owners as texts, whatever their types; a record without an owner is one of its own."""
+    return np.array(
+        [
+            f"record {place}" if owner is None or owner != owner else f"owner {owner}"
+            for place, owner in enumerate(owners)
+        ]
+    )
+
+
 def _units(count: int, owners: Any) -> list[NDArray[np.int64]]:
     """The places of the records of each unit of privacy."""
     if owners is None:
         return list(np.arange(count)[:, None])
-    partition = by_id(np.asarray(owners))
+    partition = by_id(_names(owners))
     return [partition.records_of(owner) for owner in range(len(partition))]
 
 
@@ -142,7 +152,7 @@ def _read_one_by_one(
                 inputs, targets = (torch.as_tensor(part)[None] for part in data[record])
                 for block in gradients.blocks(Clients(inputs, targets), only):
                     vector += block
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 log.error("a record adds zero, since it cannot be used: %s", error)
                 vector[:] = np.nan
         yield vector

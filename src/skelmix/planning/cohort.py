@@ -48,7 +48,6 @@ class Cohort(Contributors):
     max_participations: int | None = None
 
     unit: ClassVar[str] = "participant"
-    neighbours: ClassVar[str] = "one participant's vector replaced by the zero vector"
 
     def __post_init__(self) -> None:
         cohort_within(self.expected, self.population)
@@ -79,6 +78,10 @@ class Cohort(Contributors):
             "records": None,
             "batch": None,
         }
+
+    @property
+    def neighbours(self) -> str:
+        return "one participant's vector replaced by the zero vector"
 
     @property
     def roster(self) -> Cohort:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput
@@ -22,8 +22,10 @@ class Contributors(ABC):
     dropout_tolerance: float
     colluding: int
 
-    #: the two worlds that must look alike
-    neighbours: ClassVar[str]
+    @property
+    @abstractmethod
+    def neighbours(self) -> str:
+        """The two worlds that must look alike."""
 
     @property
     @abstractmethod

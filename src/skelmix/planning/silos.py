@@ -40,7 +40,6 @@ class Silos(Contributors):
     colluding: int = 0
     unit: str = "record"
 
-    neighbours: ClassVar[str] = "one record of one silo added or removed"
     sampling: ClassVar[str] = "poisson"
     contribute: ClassVar[float] = 1.0
     max_participations: ClassVar[int | None] = None
@@ -67,6 +66,10 @@ class Silos(Contributors):
             "records": self.records,
             "batch": self.batch,
         }
+
+    @property
+    def neighbours(self) -> str:
+        return f"one {self.unit} of one silo added or removed"
 
     @property
     def roster(self) -> Cohort:

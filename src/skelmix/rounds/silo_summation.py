@@ -53,6 +53,11 @@ def sum_over_silos(
             f"batch = {plan.cohort.divisor:g}: a sum takes every record, so nothing is gained by sampling; "
             f"plan with batch = records = {plan.cohort.members}"
         )
+    if plan.cohort.unit != "record":
+        raise InvalidInput(
+            f"unit = {plan.cohort.unit!r}: rows are clipped one by one here, so a sum protects records; plan "
+            "with unit='record', or add up an owner's rows first"
+        )
     if getattr(silos, "ndim", 3) < 3:
         raise InvalidInput("silos: must be one (records, d) array per silo; put the arrays into a list")
     mechanism, roster = plan.mechanism, plan.cohort.roster
