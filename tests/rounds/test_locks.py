@@ -28,7 +28,7 @@ if sys.argv[1] == "unlocked":
         def __init__(self, *_, **__): pass
         def check(self): pass
         def close(self): pass
-    module.FileLock = Nothing
+    module.FileLock, module.is_at = Nothing, lambda *_: True
 print("ready", flush=True)
 for line in sys.stdin:
     charged = refused = 0
@@ -42,6 +42,8 @@ for line in sys.stdin:
             refused += 1
             time.sleep(0.0005)
             continue
+        if sys.argv[1] == "unlocked":
+            time.sleep(0.05)  # so that both have opened it
         while ledger.remaining:
             ledger.charge(ledger.charged)
             charged += 1
