@@ -70,8 +70,10 @@ def races(tmp_path, kind, count):
         ]
         assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 2
         for number in range(count):
+            path = tmp_path / f"{kind}-{number}.jsonl"
+            Ledger(path, plan_digest="a" * 64, budget=3).close()
             for racer in racers:
-                racer.stdin.write(f"{tmp_path}/{kind}-{number}.jsonl\n")
+                racer.stdin.write(f"{path}\n")
                 racer.stdin.flush()
             answers = [tuple(map(int, racer.stdout.readline().split())) for racer in racers]
             yield tuple(map(sum, zip(*answers, strict=True)))
