@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from skelmix.accounting import calibration
+
 if TYPE_CHECKING:
     from skelmix.accounting.gaussian import GaussianCertificate
     from skelmix.accounting.participations import Participations
@@ -99,7 +101,6 @@ class Bound(ABC):
             return every_round, every_round
         return min(every_round, epsilon(schedule.seen_by_aggregator)), every_round
 
-    @abstractmethod
     def least_noise(
         self,
         build: Callable[[float], Mechanism],
@@ -115,6 +116,23 @@ class Bound(ABC):
         multiplier: noise multiplier of a Gaussian that would do, to start from. Returns None when it is not
         below `below`; raises `PrivacyUnattainable` when no noise meets the target.
         """
+
+        def cost(noise: float) -> float:
+            return self.epsilon(build(noise), schedule, delta).epsilon
+
+        if below < math.inf:
+            rival = build(below * (1 - 1e-4))
+            if self.hopeless(rival, schedule, epsilon, delta) or cost(rival.total_noise) > epsilon:
+                return None
+        start = build(1.0).starting_noise(multiplier)
+        # a bound may ask for some noise at any radius
+        return calibration.least_noise(
+            cost, epsilon, start * 1e-4, max(start, 1.0) * 1e8, guess=start, step=1.1
+        )
+
+    def hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
+        """Whether a cheap lower bound on ε already exceeds the target."""
+        return False
 
 
 def slack_budget(epsilon: float, delta: float, schedule: Schedule) -> float:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skelmix.accounting import calibration
 from skelmix.accounting.participations import Participations, smallest_cap
 from skelmix.accounting.rdp.closed_form import composed_epsilon
 from skelmix.mechanisms.bounds.bound import Bound, ProvedEpsilon
@@ -48,23 +45,3 @@ class CompositionBound(Bound):
             if often < most:
                 most, left = often, delta - rare
         return composed_epsilon(mechanism.approximate_dp, contribute, most, left)
-
-    def least_noise(
-        self,
-        build: Callable[[float], Mechanism],
-        schedule: Schedule,
-        epsilon: float,
-        delta: float,
-        *,
-        multiplier: float,
-        below: float = math.inf,
-    ) -> float | None:
-        def cost(noise: float) -> float:
-            return self.epsilon(build(noise), schedule, delta).epsilon
-
-        if below < math.inf and cost(below * (1 - 1e-4)) > epsilon:
-            return None
-        start = build(1.0).starting_noise(multiplier)
-        return calibration.least_noise(
-            cost, epsilon, start * 1e-4, max(start, 1.0) * 1e8, guess=start, step=1.1
-        )

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skelmix.accounting import calibration
 from skelmix.accounting.rdp import closed_form, conversion, subsampling
 from skelmix.accounting.rdp.curve import DEFAULT_ORDERS, RdpCurve
 from skelmix.accounting.rdp.participation import aggregator_curve
@@ -45,30 +44,7 @@ class RenyiBound(Bound):
     ) -> float:
         return known_participation_epsilon(mechanism, participations, contribute, delta)
 
-    def least_noise(
-        self,
-        build: Callable[[float], Mechanism],
-        schedule: Schedule,
-        epsilon: float,
-        delta: float,
-        *,
-        multiplier: float,
-        below: float = math.inf,
-    ) -> float | None:
-        def cost(noise: float) -> float:
-            return self.epsilon(build(noise), schedule, delta).epsilon
-
-        if below < math.inf:
-            rival = build(below * (1 - 1e-4))
-            if self._hopeless(rival, schedule, epsilon, delta) or cost(rival.total_noise) > epsilon:
-                return None
-        start = build(1.0).starting_noise(multiplier)
-        # a bound may ask for some noise at any radius
-        return calibration.least_noise(
-            cost, epsilon, start * 1e-4, max(start, 1.0) * 1e8, guess=start, step=1.1
-        )
-
-    def _hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
+    def hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
         """κ is never below a Gaussian's of the same variance (Chapman and Robbins): often enough to know."""
         return rdp_epsilon(gaussian_curve(mechanism), schedule, delta)[0] > epsilon
 
@@ -80,7 +56,7 @@ class PaperBound(RenyiBound):
     statement = "closed forms of the literature, Rényi accounting"
     certified = False
 
-    def _hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
+    def hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
         return False
 
 
