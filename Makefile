@@ -11,7 +11,7 @@ export FLWR_DISABLE_UPDATE_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
 # the packages that the guarantee rests on
-PROVED := */accounting/*,*/encoding/*,*/mechanisms/*,*/noise/*,*/planning/*,*/rounds/*,*/secagg/*
+PROVED := src/skelmix/accounting/*,src/skelmix/encoding/*,src/skelmix/mechanisms/*,src/skelmix/noise/*,src/skelmix/planning/*,src/skelmix/rounds/*,src/skelmix/secagg/*
 
 .PHONY: train test bench docs clean
 .DEFAULT_GOAL := help
