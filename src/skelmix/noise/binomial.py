@@ -10,9 +10,10 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.noise.certified import ball, precision
-from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, exact, integers, spread
+from skelmix.noise.law import BallLaw, Number, bennett, exact, integers, spread
 from skelmix.validation import positive, whole
 
 
@@ -104,7 +105,7 @@ class Binomial(BallLaw):
         mode = min(n, math.floor((n + 1) * Fraction(self.probability)))
         with precision(ctx.prec + 64):  # the logarithms of the mode's mass cancel
             top = self._pmf_ball(mode - shift)
-        first, found = spread(
+        first, balls = spread(
             mode, top, tail_bits, lambda k: odds * (n - k) / (k + 1), lambda k: inverse * k / (n - k + 1)
         )
-        return (0, found[mode - first :]) if self.symmetric else (first - shift, found)
+        return (0, balls[mode - first :]) if self.symmetric else (first - shift, balls)

@@ -81,38 +81,38 @@ def _floor(law: CertifiedLaw, k: int, scaled: arb, bits: int) -> int:
 
 def _symmetric_thresholds(law: CertifiedLaw, bits: int, tail_bits: int) -> tuple[int, list[int]]:
     _, masses = law.masses(tail_bits)
-    one = arb(2) ** bits
-    tail = _beyond(masses[-1], masses[-2]) * one
+    unit = arb(2) ** bits
+    tail = _beyond(masses[-1], masses[-2]) * unit
     below: list[int] = []
     above: list[int] = []
     for k in range(len(masses) - 1, -1, -1):  # tail = P(X > k)·2^bits = P(X < -k)·2^bits
         if not tail < 1:
             below.append(_floor(law, -k - 1, tail, bits))
-            above.append(_floor(law, k, one - tail, bits))
-        tail = tail + masses[k] * one
+            above.append(_floor(law, k, unit - tail, bits))
+        tail = tail + masses[k] * unit
     above.reverse()
     return -len(below), below + above
 
 
 def _general_thresholds(law: CertifiedLaw, bits: int, tail_bits: int) -> tuple[int, list[int]]:
     first, masses = law.masses(tail_bits)
-    one = arb(2) ** bits
+    unit = arb(2) ** bits
     split = max(range(len(masses)), key=lambda i: float(masses[i]))
     floors: list[int] = []
-    low = _beyond(masses[0], masses[1]) * one
+    low = _beyond(masses[0], masses[1]) * unit
     start = first
     for i in range(split):
-        low = low + masses[i] * one
+        low = low + masses[i] * unit
         if low < 1:
             start = first + i + 1
         else:
             floors.append(_floor(law, first + i, low, bits))
-    high = _beyond(masses[-1], masses[-2]) * one
+    high = _beyond(masses[-1], masses[-2]) * unit
     upper: list[int] = []
     for i in range(len(masses) - 1, split - 1, -1):
         if not high < 1:
-            upper.append(_floor(law, first + i, one - high, bits))
-        high = high + masses[i] * one
+            upper.append(_floor(law, first + i, unit - high, bits))
+        high = high + masses[i] * unit
     upper.reverse()
     return start, floors + upper
 

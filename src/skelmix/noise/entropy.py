@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from typing import Any, NoReturn
@@ -24,6 +25,8 @@ _CHUNK = 1 << 21  # one call of the cipher: each lets go of the interpreter's lo
 _ZEROS = bytes(_CHUNK)
 _SMALL = 1 << 12  # requests below this size are served from a buffer
 _REKEY_BYTES = 1 << 24  # 2^20 blocks under one key: a distinguisher's advantage is below 2^-88
+
+SEED_BYTES = 32  # of a `SeedExpansion`
 
 _forks = 0
 
@@ -202,6 +205,35 @@ class ReproducibleEntropy(Entropy):
 
     def __repr__(self) -> str:
         return "ReproducibleEntropy(seed=…) — NOT PRIVATE"
+
+
+class SeedExpansion(Entropy):
+    """The bytes that a secret 32-byte seed expands to: AES-256-CTR from `counter` on, in order.
+
+    As private as the seed, which serves once: whoever is given it can repeat the stream, and is meant to. For
+    noise that is to be removed again by someone who is handed the seed (`noise.pieces`), and for nothing
+    else. The bytes do not depend on how they are asked for, and words are little-endian on every machine. It
+    is one thread's.
+    """
+
+    def __init__(self, seed: bytes, counter: bytes) -> None:
+        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
+            raise InvalidInput(f"seed: must be {SEED_BYTES} secret bytes")
+        self._encryptor = Cipher(algorithms.AES(seed), modes.CTR(counter)).encryptor()
+
+    def fill(self, out: NDArray[Any]) -> None:
+        view = _byte_view(out)
+        for start in range(0, len(view), _CHUNK):
+            part = view[start : start + _CHUNK]
+            self._encryptor.update_into(memoryview(_ZEROS)[: len(part)], part)
+        if sys.byteorder == "big":
+            out.byteswap(inplace=True)
+
+    def spawn(self) -> NoReturn:
+        raise TypeError("SeedExpansion cannot be split: the other holder of the seed would not know how")
+
+    def __repr__(self) -> str:
+        return "SeedExpansion(seed=…)"
 
 
 _SYSTEM = SystemEntropy()

@@ -11,8 +11,9 @@ import numpy as np
 from flint import arb, arb_poly, ctx
 from numpy.typing import ArrayLike, NDArray
 
+from skelmix.arrays import FloatArray
 from skelmix.noise.certified import ball
-from skelmix.noise.law import BallLaw, FloatArray, Number, exact, integers
+from skelmix.noise.law import BallLaw, Number, exact, integers
 from skelmix.validation import positive, whole
 
 
@@ -66,11 +67,11 @@ class DiscreteGaussian(BallLaw):
         step = (-1 / (2 * ball(self.parameter))).exp()
         last = max(2, self.support_bound(-(tail_bits + 8) * math.log(2))[1])
         weight, ratio, square = arb(1), step, step * step
-        found = [weight]
+        weights = [weight]
         for _ in range(last):
             weight, ratio = weight * ratio, ratio * square
-            found.append(weight)
-        return found
+            weights.append(weight)
+        return weights
 
     def _total(self, half: list[arb]) -> arb:
         total = half[-1] * (half[-1] / half[-2]) / (1 - half[-1] / half[-2])

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from skelmix.arrays import FloatArray, IntArray
 from skelmix.errors import InvalidInput
 from skelmix.noise.certified import precision, thresholds
 
 Number = int | float | Fraction
-FloatArray = NDArray[np.float64]
 
 
 def exact(value: Number | np.integer[Any] | np.floating[Any]) -> Number:
-    """The same number, to the last bit, without its NumPy type. Checked before: real and finite."""
+    """The same number as a plain Python number; the caller has checked that it is real and finite."""
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, np.floating):
@@ -29,7 +29,7 @@ def exact(value: Number | np.integer[Any] | np.floating[Any]) -> Number:
     return value
 
 
-def integers(k: ArrayLike) -> NDArray[np.int64]:
+def integers(k: ArrayLike) -> IntArray:
     values = np.asarray(k)
     if values.dtype.kind not in "iu":
         raise InvalidInput(f"k has dtype {values.dtype}: must be integers; pass for example np.arange(-3, 4)")
@@ -140,9 +140,9 @@ def spread(mode: int, top: arb, tail_bits: int, up: Ratio, down: Ratio) -> tuple
 
 def _outwards(k: int, step: int, mass: arb, tail_bits: int, ratio: Ratio) -> list[arb]:
     small = arb(2) ** -tail_bits
-    found: list[arb] = []
+    masses: list[arb] = []
     while not mass < small:
         mass = mass * ratio(k)
         k += step
-        found.append(mass)
-    return found
+        masses.append(mass)
+    return masses

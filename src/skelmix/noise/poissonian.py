@@ -10,8 +10,9 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
+from skelmix.arrays import FloatArray
 from skelmix.noise.certified import ball, precision
-from skelmix.noise.law import BallLaw, FloatArray, Number, bennett, exact, integers, spread
+from skelmix.noise.law import BallLaw, Number, bennett, exact, integers, spread
 from skelmix.validation import positive, whole
 
 
@@ -112,12 +113,12 @@ class Skellam(BallLaw):
         last = max(last, 2)
         inverse = 1 / ball(self.rate)
         following, mass = self._pmf_ball(last + 1), self._pmf_ball(last)
-        found = [following, mass]
+        balls = [following, mass]
         for k in range(last, 0, -1):
             following, mass = mass, following + inverse * k * mass
-            found.append(mass)
-        found.reverse()
-        return 0, found
+            balls.append(mass)
+        balls.reverse()
+        return 0, balls
 
 
 def _log_scaled_bessel(order: FloatArray, x: float) -> FloatArray:

@@ -23,7 +23,7 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.certified import resolve, thresholds
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.noise.laws import BallLaw, DiscreteGaussianSum
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.validation import whole
 
 CHUNK = 1 << 17  # samples per pass: words, table and output stay in the second-level cache
@@ -44,10 +44,10 @@ def gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int:
     count = 0
     whole_blocks = words.size // _BLOCK * _BLOCK
     for start in range(0, whole_blocks, _BLOCK):
-        found = np.int8(0)
+        any_tie = np.int8(0)
         for i in range(_BLOCK):
-            found |= np.int8(out[start + i] == sentinel)
-        if found:
+            any_tie |= np.int8(out[start + i] == sentinel)
+        if any_tie:
             for i in range(start, start + _BLOCK):
                 open_[count] = i
                 count += out[i] == sentinel
@@ -61,7 +61,7 @@ def gather(words: Any, values: Any, sentinel: Any, out: Any, open_: Any) -> int:
 def _search(
     words: Any, places: Any, more: Any, steps: Any, guide: Any, first: int, out: Any, undecided: Any
 ) -> int:
-    """Search the 64-bit table for the open places: out[j] is the value at places[j].
+    """Look up the open places in the 64-bit table: out[j] is the value at places[j].
 
     Returns how many places even that leaves open: their j go to `undecided`, their 64 bits to more[j].
     """
@@ -105,15 +105,16 @@ class ExactSampler:
         self.values, self.guide = self._first_level()
 
     def _first_level(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        starts = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
-        ends = starts | np.uint64((1 << 48) - 1)
-        low = np.searchsorted(self.steps, starts, side="left")
-        high = np.searchsorted(self.steps, ends, side="left")
-        padded = np.append(self.steps, np.uint64(0))
-        inside = (low == high) & ~((high < self.steps.size) & (padded[high] == ends))
-        inside[0] = inside[-1] = False  # all zeros and all ones stand for the tails
-        values = np.where(inside, self.first + low, int(self.sentinel)).astype(self.dtype)
-        guide = np.append(low, self.steps.size).astype(np.int32)
+        """The value for each index, and how many steps lie below its interval.
+
+        The interval of an index lies inside one step of the CDF unless it holds a step.
+        """
+        held = (self.steps >> np.uint64(48)).astype(np.int64)
+        runs = np.diff(held, prepend=-1, append=1 << 16)
+        guide = np.repeat(np.arange(runs.size, dtype=np.int32), runs)
+        values = np.repeat(np.arange(self.first, self.first + runs.size).astype(self.dtype), runs)[:-1]
+        values[held] = self.sentinel
+        values[0] = values[-1] = self.sentinel  # all zeros and all ones stand for the tails
         return values, guide
 
     def sample(
@@ -210,3 +211,9 @@ def sampler(law: BallLaw) -> ExactSampler:
             "lower the scale or split the noise into a sum of several draws"
         )
     return _sampler(law)
+
+
+def forget_tables() -> None:
+    """Empty the cache, so that a benchmark pays for its tables."""
+    _sampler.cache_clear()
+    thresholds.cache_clear()

@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from skelmix.noise import scratch as room
-from skelmix.noise.scratch import scratch
+from skelmix.noise import scratch_memory as room
+from skelmix.noise.scratch_memory import scratch
 
 
 @pytest.fixture(autouse=True)
