@@ -11,21 +11,26 @@ from skelmix.exports import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from skelmix.planning import Cohort, Plan, PrivacyTarget, Silos, account, plan
+    from skelmix.planning import AdaptiveClip, Cohort, Plan, PrivacyTarget, Silos, account, plan
     from skelmix.rounds import private_sum
 
-__all__ = ["Cohort", "Plan", "PrivacyTarget", "Silos", "__version__", "account", "plan", "private_sum"]
+__all__ = [
+    "AdaptiveClip",
+    "Cohort",
+    "Plan",
+    "PrivacyTarget",
+    "Silos",
+    "__version__",
+    "account",
+    "plan",
+    "private_sum",
+]
 
 __getattr__ = lazily(
     __name__,
     {
-        "Cohort": "planning",
-        "Plan": "planning",
-        "PrivacyTarget": "planning",
-        "Silos": "planning",
-        "account": "planning",
-        "plan": "planning",
-        "private_sum": "rounds",
+        "planning": ("AdaptiveClip", "Cohort", "Plan", "PrivacyTarget", "Silos", "account", "plan"),
+        "rounds": ("private_sum",),
     },
 )
 

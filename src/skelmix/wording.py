@@ -20,6 +20,18 @@ def up(value: float) -> str:
     return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:.6g}"
 
 
+def figure(value: float) -> str:
+    """A number in four digits, as a person writes it; larger ones whole, with commas.
+
+    Example:
+
+        >>> figure(1.00537), figure(1_904.6), figure(290_208.2947), figure(0.00001234)
+        ('1.005', '1,905', '290,208', '1.234e-05')
+    """
+    large = 999.5 <= abs(value) < 1e12
+    return f"{value:,.0f}" if large else f"{value:.4g}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the singular or the plural.
 
