@@ -74,13 +74,13 @@ def test_more_coordinates_than_are_rounded_at_once():
 @pytest.mark.parametrize("l2", [2.0**-60, 0.1, 1.0, 64.0, 2.0**14, 2.0**22, 2.0**30])
 @pytest.mark.parametrize("kept", [1024, 1000, 7])
 def test_bits_and_fraction_bits_fit_64_and_records_fit_their_dtype(l2, linf, kept):
-    made = grid(dimension=1000, length=1024, kept=kept, scale=l2, l2=l2, linf=linf, bits=32)
-    assert 1 <= made.fraction_bits <= 32
-    largest = made._reach * 2**made.fraction_bits
-    if not made.rotates_records:
+    fixed_point = grid(dimension=1000, length=1024, kept=kept, scale=l2, l2=l2, linf=linf, bits=32)
+    assert 1 <= fixed_point.fraction_bits <= 32
+    largest = fixed_point._reach * 2**fixed_point.fraction_bits
+    if not fixed_point.rotates_records:
         largest /= 32
-    assert largest * (1 + 1e-12) + made.length / 2 < np.iinfo(made.dtype).max
-    assert 0 <= made.steps.linf <= np.iinfo(made.dtype).max
+    assert largest * (1 + 1e-12) + fixed_point.length / 2 < np.iinfo(fixed_point.dtype).max
+    assert 0 <= fixed_point.steps.linf <= np.iinfo(fixed_point.dtype).max
 
 
 def test_records_are_rotated_where_the_clip_or_the_subset_needs_it():

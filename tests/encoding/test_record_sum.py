@@ -35,9 +35,9 @@ GRIDS = {
 
 @pytest.fixture(params=GRIDS)
 def case(request):
-    made, kept = GRIDS[request.param]
-    signs = rotation_signs(SEED, 5, LENGTH) if made.rotates_records else np.empty(0, np.int8)
-    return made, kept, signs
+    records_grid, kept = GRIDS[request.param]
+    signs = rotation_signs(SEED, 5, LENGTH) if records_grid.rotates_records else np.empty(0, np.int8)
+    return records_grid, kept, signs
 
 
 def records(count, dimension, seed=0):
@@ -52,13 +52,13 @@ def records(count, dimension, seed=0):
     return x
 
 
-def exact_bounds(made):
+def exact_bounds(records_grid):
     """(L2 squared, L-infinity) that a clipped record must not exceed on the grid it is summed on."""
-    unit = Fraction(2) ** made.fraction_bits
-    squares = (Fraction(made.l2) * unit) ** 2
-    if made.rotate and not made.rotates_records:
-        squares /= made.length  # the rotation of the sum multiplies squares by the length
-    return squares, Fraction(min(made.linf, made.l2)) * unit
+    unit = Fraction(2) ** records_grid.fraction_bits
+    squares = (Fraction(records_grid.l2) * unit) ** 2
+    if records_grid.rotate and not records_grid.rotates_records:
+        squares /= records_grid.length  # the rotation of the sum multiplies squares by the length
+    return squares, Fraction(min(records_grid.linf, records_grid.l2)) * unit
 
 
 @njit
@@ -71,14 +71,16 @@ def differences(rows, base, signs, places, steps, line, part, lanes, out):
 
 
 def pair_differences(rows, case, seed=1):
-    made, kept, signs = case
+    records_grid, kept, signs = case
     places = np.empty(0, np.int32) if kept is None else kept
     random = np.random.default_rng(seed)
-    base = random.integers(-(2**63), 2**63, (len(rows), made.width), dtype=np.int64)
-    out = np.empty((len(rows), made.width), np.int64)
-    line = np.empty(made.length if made.rotates_records else made.dimension, made.dtype)
-    part = np.empty(places.size, made.dtype)
-    differences(rows, base, signs, places, made.steps, line, part, np.empty(256), out)
+    base = random.integers(-(2**63), 2**63, (len(rows), records_grid.width), dtype=np.int64)
+    out = np.empty((len(rows), records_grid.width), np.int64)
+    line = np.empty(
+        records_grid.length if records_grid.rotates_records else records_grid.dimension, records_grid.dtype
+    )
+    part = np.empty(places.size, records_grid.dtype)
+    differences(rows, base, signs, places, records_grid.steps, line, part, np.empty(256), out)
     return out
 
 
@@ -102,10 +104,10 @@ def test_the_exact_square_sum_of_these_tests_is_exact():
 @pytest.mark.parametrize("seed", range(2))
 def test_a_million_neighbouring_pairs_never_differ_by_more_than_the_clip(case, seed):
     """Twelve runs: over a million pairs in all."""
-    made = case[0]
-    rows = records(85_000, made.dimension, seed)
+    records_grid = case[0]
+    rows = records(85_000, records_grid.dimension, seed)
     found = pair_differences(rows, case, seed)
-    squares, largest = exact_bounds(made)
+    squares, largest = exact_bounds(records_grid)
     sums = exact_square_sums(found)
     assert max(sums) <= squares
     assert int(np.abs(found).max()) <= largest
@@ -117,25 +119,25 @@ def test_a_million_neighbouring_pairs_never_differ_by_more_than_the_clip(case, s
 
 def test_sums_of_floats_would_exceed_the_clip(case):
     """A control: the same check rejects neighbouring sums in float32, beside other records."""
-    made = case[0]
+    records_grid = case[0]
     random = np.random.default_rng(0)
-    record = random.standard_normal(made.width)
-    record *= made.l2 / np.linalg.norm(record) * (1 - 1e-9)
-    base = (1e4 * random.standard_normal((500, made.width))).astype(np.float32)
+    record = random.standard_normal(records_grid.width)
+    record *= records_grid.l2 / np.linalg.norm(record) * (1 - 1e-9)
+    base = (1e4 * random.standard_normal((500, records_grid.width))).astype(np.float32)
     moved = (base + record.astype(np.float32)).astype(np.float64) - base
-    assert (np.sum(moved**2, axis=1) > made.l2**2).any()
+    assert (np.sum(moved**2, axis=1) > records_grid.l2**2).any()
 
 
 def test_neighbouring_silos_differ_by_exactly_the_clipped_record(case):
-    made, kept, signs = case
-    rows = records(60, made.dimension, 4)
-    whole = np.zeros(made.width, np.int64)
-    add_records(rows, signs, kept, made, whole)
+    records_grid, kept, signs = case
+    rows = records(60, records_grid.dimension, 4)
+    whole = np.zeros(records_grid.width, np.int64)
+    add_records(rows, signs, kept, records_grid, whole)
     for record in range(0, 60, 7):
-        without, alone = np.zeros(made.width, np.int64), np.zeros(made.width, np.int64)
-        add_records(np.delete(rows, record, axis=0), signs, kept, made, without)
-        add_records(rows[record : record + 1], signs, kept, made, alone)
-        unit = 2**made.fraction_bits
+        without, alone = np.zeros(records_grid.width, np.int64), np.zeros(records_grid.width, np.int64)
+        add_records(np.delete(rows, record, axis=0), signs, kept, records_grid, without)
+        add_records(rows[record : record + 1], signs, kept, records_grid, alone)
+        unit = 2**records_grid.fraction_bits
         moved = [Fraction(int(a) - int(b), unit) for a, b in zip(whole, without, strict=True)]
         assert moved == [Fraction(int(a), unit) for a in alone]
 
@@ -148,44 +150,44 @@ def hadamard(length):
 
 def test_a_short_record_is_its_rounded_rotation(case):
     """Against Fractions: nothing but one rounding per coordinate before the rotation."""
-    made, kept, signs = case
-    row = np.random.default_rng(2).standard_normal(made.dimension)
+    records_grid, kept, signs = case
+    row = np.random.default_rng(2).standard_normal(records_grid.dimension)
     row *= 0.2 / np.linalg.norm(row)
-    total = np.zeros(made.width, np.int64)
-    add_records(row[None], signs, kept, made, total)
-    units = [round(Fraction(v) * Fraction(made.steps.factor)) for v in row.tolist()]
-    if made.rotates_records:
+    total = np.zeros(records_grid.width, np.int64)
+    add_records(row[None], signs, kept, records_grid, total)
+    units = [round(Fraction(v) * Fraction(records_grid.steps.factor)) for v in row.tolist()]
+    if records_grid.rotates_records:
         flipped = [int(s) * u for s, u in zip(signs, units, strict=False)]
         matrix = hadamard(LENGTH)
         assert (matrix @ matrix.T == LENGTH * np.eye(LENGTH)).all()
         units = [sum(int(h) * u for h, u in zip(line, flipped, strict=False)) for line in matrix]
     units = units if kept is None else [units[place] for place in kept]
     assert max(abs(a - u) for a, u in zip(total.tolist(), units, strict=True)) <= (
-        LENGTH if made.dtype == np.int64 else 0
+        LENGTH if records_grid.dtype == np.int64 else 0
     )
 
 
 def test_rotating_the_sum_is_rotating_each_record():
-    made = grid()
+    records_grid = grid()
     rows = records(30, DIMENSION, 3)
     whole, rotated = np.zeros(DIMENSION, np.int64), np.zeros(LENGTH, np.int64)
-    add_records(rows, np.empty(0, np.int8), None, made, whole)
+    add_records(rows, np.empty(0, np.int8), None, records_grid, whole)
     for row in rows:
         alone = np.zeros(DIMENSION, np.int64)
-        add_records(row[None], np.empty(0, np.int8), None, made, alone)
+        add_records(row[None], np.empty(0, np.int8), None, records_grid, alone)
         rotated += rotate_integers(alone, SEED, 5)
     assert np.array_equal(rotate_integers(whole, SEED, 5), rotated)
 
 
 def test_no_bit_depends_on_the_batch(case):
     """Position, company, dtype and memory layout: a record adds the same integers."""
-    made, kept, signs = case
+    records_grid, kept, signs = case
     with np.errstate(over="ignore"):
-        rows = records(40, made.dimension, 6).astype(np.float32)
+        rows = records(40, records_grid.dimension, 6).astype(np.float32)
 
     def added(given):
-        total = np.zeros(made.width, np.int64)
-        add_records(given, signs, kept, made, total)
+        total = np.zeros(records_grid.width, np.int64)
+        add_records(given, signs, kept, records_grid, total)
         return total
 
     alone = [added(row[None].copy()) for row in rows]
@@ -201,13 +203,13 @@ def test_no_bit_depends_on_the_batch(case):
 
 def test_large_dimensions_too():
     random = np.random.default_rng(0)
-    made = grid(dimension=5000, length=5120, kept=5120, scale=64.0, l2=64.0, linf=2.0)
+    records_grid = grid(dimension=5000, length=5120, kept=5120, scale=64.0, l2=64.0, linf=2.0)
     rows = (random.standard_normal((20, 5000)) * np.logspace(-4, 1, 20)[:, None]).astype(np.float32)
     signs = rotation_signs(SEED, 0, 5120)
-    squares, largest = exact_bounds(made)
+    squares, largest = exact_bounds(records_grid)
     for row in rows:
         total = np.zeros(5120, np.int64)
-        add_records(row[None], signs, None, made, total)
+        add_records(row[None], signs, None, records_grid, total)
         assert sum(int(v) ** 2 for v in total) <= squares
         assert np.abs(total).max() <= largest
 
@@ -244,11 +246,11 @@ def test_32_bit_transforms_are_exact(length):
 
 
 def test_counts_are_told_apart():
-    made = grid(linf=3.0)
+    records_grid = grid(linf=3.0)
     rows = np.zeros((5, DIMENSION))
     rows[0, 0], rows[1, 0], rows[2, 0] = 0.1, 50.0, np.nan
     signs = rotation_signs(SEED, 5, LENGTH)
-    counts = add_records(rows, signs, None, made, np.zeros(LENGTH, np.int64))
+    counts = add_records(rows, signs, None, records_grid, np.zeros(LENGTH, np.int64))
     assert (counts.broken, counts.clipped, counts.clamped) == (1, 1, 0)
     assert math.isclose(counts.squared_norms, 64 * (0.01 + 2500.0))
     flat = grid(dimension=LENGTH, linf=3.0, rotate=False)
@@ -257,12 +259,12 @@ def test_counts_are_told_apart():
 
 
 def test_wrap_around_of_the_sum_is_harmless(case):
-    made, kept, signs = case
-    rows = records(10, made.dimension, 8)
-    plain = np.zeros(made.width, np.int64)
-    add_records(rows, signs, kept, made, plain)
+    records_grid, kept, signs = case
+    rows = records(10, records_grid.dimension, 8)
+    plain = np.zeros(records_grid.width, np.int64)
+    add_records(rows, signs, kept, records_grid, plain)
     for start, step in itertools.product([2**63 - 1, -(2**63)], [1, -1]):
-        total = np.full(made.width, start, np.int64)
-        add_records(rows * step, signs, kept, made, total)
+        total = np.full(records_grid.width, start, np.int64)
+        add_records(rows * step, signs, kept, records_grid, total)
         expected = [(start + step * int(p)) % 2**64 for p in plain]
         assert [int(t) % 2**64 for t in total] == expected

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
-from skelmix.encoding.paley import ORDERS, hadamard_matrix
+from skelmix.encoding.paley import ORDERS, conference_matrix
 from skelmix.encoding.rotation import padded, rotate, rotate_integers, rotation_signs, unrotate
 from skelmix.errors import InvalidInput
 
@@ -22,6 +22,12 @@ def factors(length):
         return length, 1, 1
     inner = min(length // (4 * odd), 64)
     return length // (4 * odd * inner), 4 * odd, inner
+
+
+def hadamard_matrix(order):
+    """H of one of the `ORDERS`: entries ±1, symmetric, H·H = order·I."""
+    c, unit = conference_matrix(order), np.eye(order // 2, dtype=np.int8)
+    return np.block([[c + unit, c - unit], [c - unit, -c - unit]])
 
 
 def matrix(length):

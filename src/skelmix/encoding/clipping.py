@@ -1,4 +1,4 @@
-"""Clipping whose bound holds for the very floats that are rounded next.
+"""Clipping with a bound that holds exactly for the floats that are rounded next.
 
 A privacy bound is about the numbers that enter the rounding, not about real numbers nearby. So each bound
 here is checked on the final floats, in float64, with an upper bound on the error of the check itself; a row
@@ -190,7 +190,7 @@ def clip_linf_rows(x: Any, bound: Any) -> int:
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _plus(total: float, term: float) -> float:
-    """Only this sum may be taken in any order: inside a term nothing is left to the compiler."""
+    """Add two numbers; only this sum may be reordered by the compiler, the terms may not."""
     return total + term
 
 
@@ -243,11 +243,11 @@ def _shrink(line: Any, factor: Any, shade: Any) -> None:
     `shade` makes sure that rounding does not go up. It works in the precision of the row, since the next
     check decides, and without branches, so that it vectorises.
     """
-    one = line.dtype.type(1)
+    unit = line.dtype.type(1)
     for j in range(line.size):
         size = abs(line[j])
         k = np.floor(size)
-        v = (k * k + (k + k + one) * (size - k)) * factor
+        v = (k * k + (k + k + unit) * (size - k)) * factor
         k = np.floor(np.sqrt(v))
         k -= line.dtype.type(k * k > v)
-        line[j] = math.copysign((k + (v - k * k) / (k + k + one)) * shade, line[j])
+        line[j] = math.copysign((k + (v - k * k) / (k + k + unit)) * shade, line[j])

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.validation import bits as check_bits
 from skelmix.validation import positive, whole
 
@@ -52,7 +52,7 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """How a record's vector becomes integers, all public: chosen by the plan, never by data.
+    """How a record's vector becomes integers; every choice is public and made by the plan, never by data.
 
     dimension: coordinates of a record's vector. length: D, coordinates after the rotation; equal to dimension
     without one. kept: coordinates that are kept, D unless some are dropped. scale: γ. l2, linf: bounds on the
@@ -91,7 +91,7 @@ class FixedPoint:
 
     @property
     def rotates_records(self) -> bool:
-        """Whether each record is rotated and clipped there; else the sum is rotated once."""
+        """Whether each record is rotated and then clipped; otherwise the sum is rotated once."""
         return self.rotate and (self.linf < self.l2 or self.kept < self.length)
 
     @property

@@ -28,7 +28,7 @@ from skelmix.encoding.rounding import (
 from skelmix.encoding.subset import choose, gather_line
 from skelmix.encoding.ties import settle_ties
 from skelmix.noise.entropy import Entropy
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.noise.table import ExactSampler, buffers_for, gather
 
 _ALL = np.empty(0, np.int32)  # in place of the coordinates when every one is sent
@@ -126,16 +126,16 @@ def _encode_lines(
             return row, 0, 0
         if linf < np.inf:
             clip_linf_rows(line, linf)
-        more = gather(draws[base : base + width], values, sentinel, noise, open_[left_out:])
-        for j in range(left_out, left_out + more):
+        open_count = gather(draws[base : base + width], values, sentinel, noise, open_[left_out:])
+        for j in range(left_out, left_out + open_count):
             noise[open_[j]] = 0
             open_[j] += base
-        left_out += more
-        some = words[base : base + width]
-        more = wrap_chunk(x[row], raw[row], floats, some, noise, mask, out[row], ties[tied:])
-        if more < 0:
+        left_out += open_count
+        row_words = words[base : base + width]
+        open_count = wrap_chunk(x[row], raw[row], floats, row_words, noise, mask, out[row], ties[tied:])
+        if open_count < 0:
             return row, 0, 0
-        for j in range(tied, tied + more):
+        for j in range(tied, tied + open_count):
             ties[j] += base
-        tied += more
+        tied += open_count
     return -1, tied, left_out

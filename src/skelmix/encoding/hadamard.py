@@ -57,7 +57,7 @@ def _tile_in_registers(typingctx: Any, array: Any, start: Any) -> Any:
                 signed = [builder.fmul(row, signs, flags=("contract",)) for row in rows]
             swapped = [builder.shuffle_vector(row, row, swap) for row in rows]
             flags = () if integer else ("contract",)
-            rows = [add(one, other, flags=flags) for one, other in zip(signed, swapped, strict=True)]
+            rows = [add(upper, other, flags=flags) for upper, other in zip(signed, swapped, strict=True)]
         for bit in (1, 2, 4):
             rows = [
                 subtract(rows[i ^ bit], rows[i]) if i & bit else add(rows[i], rows[i ^ bit]) for i in range(8)

@@ -1,51 +1,70 @@
 """Find the clip norm privately: one more coordinate says whether the vector was within it.
 
-A participant sends (g/C clipped to norm 1, β·(1{‖g‖ <= C} - 1/2)), of norm at most √(1 + β²/4): with β = 0.1
-the noise for the whole grows by 0.125 %. The decoded last coordinate estimates the fraction of the vectors
-that was within C, and the next round's C moves towards the wanted quantile (Andrew et al. 2021,
-arXiv:1905.03871, there as a second release). That is post-processing: the guarantee is that of the joint
-vector, and does not change with C.
+In place of g a participant sends (g/C clipped to norm 1, β·(1{‖g‖ <= C} - 1/2)), of norm at most √(1 + β²/4):
+with β = 0.1 the noise for the whole grows by 0.125 %. The last coordinate of the decoded sum estimates the
+fraction of the vectors that was within C, and the next round's C moves towards the wanted quantile (Andrew et
+al. 2021, arXiv:1905.03871, there as a second release). That is post-processing: the guarantee is that of the
+joint vector, for any C, and the plan does not change with it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skelmix.encoding.clipping import clip_l2, float_at_most
 from skelmix.errors import InvalidInput
 from skelmix.validation import positive, probability
 
+if TYPE_CHECKING:
+    from skelmix.encoding.record_sum import Counts
+
 SMALLEST_CLIP = 2.0**-50
 LARGEST_CLIP = 2.0**50
+_LEAP = math.log(2.0)  # of the logarithm, per round of the search
 
 
 @dataclass(frozen=True)
-class ClipIndicator:
-    """The appended coordinate: ±`weight`/2, plus where the vector was within the clip norm.
+class AdaptiveClip:
+    """A clip norm that adapts by itself: it begins at `start` and moves towards a quantile of the norms.
 
-    A heavier weight sees the fraction better and costs more noise: with noise σ on the unit-norm sum of n
-    vectors, the fraction is known within √(1 + weight²/4)·σ/(weight·n).
+    start: the first round's clip norm C. It doubles or halves per round until the estimated fraction of
+    vectors within C has crossed the quantile; from then on it moves by exp(-rate·(fraction - quantile)). See
+    `skelmix.rounds.running_clip` for the search.
+    quantile: the fraction of vectors that shall be within C. Gradients of single records that a model has
+    learned are short: with the median C would follow them down and take the learning rate along. rate: η.
+    weight: β, the height of the indicator; a heavier one sees the fraction better and costs more noise,
+    √(1 + β²/4) times as much in all.
 
     Example:
 
-        >>> indicator = ClipIndicator(weight=0.1)
-        >>> joint = indicator.append(np.array([[3.0, 4.0], [0.3, 0.4]]), clip_norm=1.0)
-        >>> joint.round(2).tolist(), round(indicator.norm, 5)
+        >>> clip = AdaptiveClip(start=1.0)
+        >>> joint = np.empty((2, 3))
+        >>> clip.join(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0, out=joint).clipped
+        1
+        >>> joint.round(2).tolist(), round(clip.norm, 5)
         ([[0.6, 0.8, -0.05], [0.3, 0.4, 0.05]], 1.00125)
-        >>> vector, fraction = indicator.split(joint.sum(0), clip_norm=1.0, expected=2)
+        >>> vector, fraction = clip.split(joint.sum(0), clip_norm=1.0, expected=2)
         >>> vector.round(2).tolist(), fraction
         ([0.9, 1.2], 0.5)
+        >>> round(clip.next(1.0, fraction=1.0), 4), clip.next(1.0, fraction=1.0, searching=True)
+        (0.9608, 0.5)
     """
 
+    start: float = 1.0
+    quantile: float = 0.8
+    rate: float = 0.2
     weight: float = 0.1
 
     def __post_init__(self) -> None:
-        positive(weight=self.weight)
+        check_clip_norm(self.start, name="start")
+        probability(quantile=self.quantile)
+        positive(rate=self.rate, weight=self.weight)
+        if self.rate > 5:
+            raise InvalidInput(f"rate = {self.rate}: must be at most 5, or the clip norm jumps too far")
         if not 2.0**-20 <= self.weight <= 2.0:
             raise InvalidInput(
                 f"weight = {self.weight}: must be within 2^-20..2; 0.1 costs 0.125 % more noise"
@@ -53,39 +72,33 @@ class ClipIndicator:
 
     @property
     def norm(self) -> float:
-        """L2 bound of every joint vector, rounded up: make the plan for this norm, with clip norm 1."""
+        """L2 bound of every joint vector, rounded up: the norm that the noise is for, whatever C is."""
         return math.nextafter(math.sqrt(1 + self.weight**2 / 4) * (1 + 2.0**-51), math.inf)
 
-    def append(
-        self, vectors: NDArray[Any], clip_norm: float, *, contributes: NDArray[np.bool_] | None = None
-    ) -> NDArray[Any]:
-        """The joint vectors (n, d + 1) of (n, d) float32 or float64 ones, of exact norm at most `norm` each.
+    def join(self, vectors: NDArray[Any], clip_norm: float, *, out: NDArray[Any]) -> Counts:
+        """out = the joint vectors (n, d + 1) of (n, d) ones, of exact norm at most `norm` each.
 
-        A row that contributes nothing is all zeros, the indicator included: its usual value for g = 0 would
-        be weight/2, a trace of somebody who is not there. That holds for rows that `contributes` marks False
-        and for rows with NaN or infinity. A norm within rounding of the clip counts as beyond it.
+        Both are float32 or both float64; `out` is C-contiguous.
+
+        Whoever contributes nothing is a row of zeros, and stays one: the indicator of g = 0 would be a trace
+        of somebody who is not there. A row with NaN or infinity, or with squares that overflow, counts as
+        zeros too. A norm within rounding of the clip counts as beyond it. What becomes of a row depends on
+        that row and on C alone. The counts are secrets of the vectors.
         """
-        _check_clip(clip_norm)
+        check_clip_norm(clip_norm)
         if vectors.ndim != 2 or vectors.dtype not in (np.float32, np.float64):
             raise InvalidInput(
                 f"vectors is {vectors.dtype} of shape {vectors.shape}: must be (participants, d) of float32 "
                 "or float64"
             )
-        present = np.isfinite(vectors).all(axis=1)
-        if contributes is not None:
-            if contributes.shape != present.shape or contributes.dtype != np.bool_:
-                raise InvalidInput(
-                    f"contributes has shape {contributes.shape}: give one bool for each of the "
-                    f"{len(vectors)} vectors"
-                )
-            present &= contributes
-        unit = np.where(present[:, None], vectors, vectors.dtype.type(0))
-        clipped, _ = clip_l2(unit, clip_norm)  # first in its own scale: dividing might overflow
-        unit /= vectors.dtype.type(clip_norm)
-        clip_l2(unit, 1.0)  # the quotients' rounding
-        half = float_at_most(self.weight / 2, vectors.dtype)
-        indicators = np.where(present, np.where(clipped, -half, half), vectors.dtype.type(0))
-        return np.concatenate([unit, indicators[:, None].astype(vectors.dtype)], axis=1)
+        wanted = (vectors.shape[0], vectors.shape[1] + 1)
+        if out.shape != wanted or out.dtype != vectors.dtype or not out.flags.c_contiguous:
+            raise InvalidInput(f"out: must be a C-contiguous array of {vectors.dtype} and shape {wanted}")
+        from skelmix.encoding.joint_vectors import (
+            join_rows,
+        )  # loads numba: nodes that only compare do without
+
+        return join_rows(np.ascontiguousarray(vectors), float(clip_norm), self.weight / 2, out)
 
     def split(
         self, total: NDArray[np.float64], clip_norm: float, expected: float
@@ -97,50 +110,36 @@ class ClipIndicator:
         `expected` is the public number of contributions that the plan expects. The true number is secret:
         where fewer came, the estimate is drawn towards 1/2.
         """
-        _check_clip(clip_norm)
+        check_clip_norm(clip_norm)
         positive(expected=expected)
         if total.ndim != 1 or len(total) < 2 or not np.isfinite(total).all():
             raise InvalidInput(f"total has shape {total.shape}: must be a finite (d + 1,) vector")
         fraction = 0.5 + float(total[-1]) / (self.weight * expected)
         return total[:-1] * clip_norm, min(1.0, max(0.0, fraction))
 
-
-@dataclass(frozen=True)
-class AdaptiveClip:
-    """The clip norm's path: `start`, then steps towards the `quantile` of the vectors' norms.
-
-    A step multiplies by exp(-rate·(fraction - quantile)): at most by e^rate, so that a start 30 times too
-    small or too large is mended within log(30)/(rate/2) rounds or so, 34 with the rate of 0.2.
-
-    Example:
-
-        >>> clip = AdaptiveClip(start=1.0)
-        >>> round(clip.next(1.0, fraction=1.0), 4), round(clip.next(1.0, fraction=0.0), 4)
-        (0.9048, 1.1052)
-    """
-
-    start: float = 1.0
-    quantile: float = 0.5
-    rate: float = 0.2
-
-    def __post_init__(self) -> None:
-        _check_clip(self.start, name="start")
-        probability(quantile=self.quantile)
-        positive(rate=self.rate)
-
-    def next(self, clip_norm: float, fraction: float) -> float:
+    def next(self, clip_norm: float, fraction: float, *, searching: bool = False) -> float:
         """The next round's clip norm, from the last one and the `fraction` of vectors that were within it.
 
-        It stays within 2^-50..2^50.
+        searching: double or halve it. The result stays within 2^-50..2^50.
         """
-        _check_clip(clip_norm)
+        check_clip_norm(clip_norm)
         if not 0 <= fraction <= 1:
             raise InvalidInput(f"fraction = {fraction}: must be in [0, 1]; clamp the estimate")
-        following = clip_norm * math.exp(-self.rate * (fraction - self.quantile))
-        return min(LARGEST_CLIP, max(SMALLEST_CLIP, following))
+        step = self.rate * (fraction - self.quantile)
+        if searching:
+            step = math.copysign(_LEAP, step)
+        return min(LARGEST_CLIP, max(SMALLEST_CLIP, clip_norm * math.exp(-step)))
+
+    def reachable(self, clip_norm: float, steps: int) -> bool:
+        """Whether the clip norm can be `clip_norm` after at most this many steps, whatever was released."""
+        if not SMALLEST_CLIP <= clip_norm <= LARGEST_CLIP:
+            return False
+        farthest = steps * max(_LEAP, self.rate) + 1e-6  # of its logarithm, and its rounding
+        return abs(math.log(clip_norm / self.start)) <= farthest
 
 
-def _check_clip(value: float, name: str = "clip_norm") -> None:
+def check_clip_norm(value: float, name: str = "clip_norm") -> None:
+    """Raise `InvalidInput` unless this can be a clip norm."""
     positive(**{name: value})
     if not SMALLEST_CLIP <= value <= LARGEST_CLIP:
         raise InvalidInput(f"{name} = {value}: must be within 2^-50..2^50; rescale the loss")

@@ -37,7 +37,7 @@ def conference_matrix(order: int) -> NDArray[np.int8]:
     elements = [(a, b) for b in range(prime if degree == 2 else 1) for a in range(prime)]
 
     def product(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
-        """x = a + b·i with i² = -1, which is no square modulo 3: the field of nine elements."""
+        """The product in the field of nine elements, a + b·i with i² = -1 (-1 is no square modulo 3)."""
         return (x[0] * y[0] - x[1] * y[1]) % prime, (x[0] * y[1] + x[1] * y[0]) % prime
 
     squares = {product(x, x) for x in elements} - {(0, 0)}
@@ -49,12 +49,6 @@ def conference_matrix(order: int) -> NDArray[np.int8]:
     np.fill_diagonal(matrix, 0)
     matrix.setflags(write=False)
     return matrix
-
-
-def hadamard_matrix(order: int) -> NDArray[np.int8]:
-    """H of one of the `ORDERS`: entries ±1, symmetric, H·H = order·I."""
-    c, unit = conference_matrix(order), np.eye(order // 2, dtype=np.int8)
-    return np.block([[c + unit, c - unit], [c - unit, -c - unit]])
 
 
 def _mixer(order: int, lanes: int) -> Any:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from skelmix.encoding.fixed_point import FixedPoint
 from skelmix.encoding.hadamard import finish, layout, transform_block
 from skelmix.encoding.subset import gather_line
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 
-_LANES = 256  # partial sums of a square sum
+LANES = 256  # partial sums of a square sum
 _LARGEST_SQUARES = 2.0**1000
 _TRIES = 8
 _TWO_U = 2.0**-52
@@ -50,7 +50,7 @@ def add_records(
     with (
         scratch(grid.length if grid.rotates_records else grid.dimension, grid.dtype) as line,
         scratch(places.size, grid.dtype) as part,
-        scratch(_LANES, np.float64) as lanes,
+        scratch(LANES, np.float64) as lanes,
     ):
         broken, clipped, clamped, squares = _add_rows(
             rows, signs, places, grid.steps, line, part, lanes, total
@@ -59,20 +59,20 @@ def add_records(
 
 
 @njit(nogil=True, cache=True)
-def _square_sum(line: Any, lanes: Any) -> float:
+def square_sum(line: Any, lanes: Any) -> float:
     """Σ x² in float64, always in the same order: element j in lane j mod 256, then lane by lane."""
     lanes[:] = 0.0
-    size = line.size - line.size % _LANES
-    for start in range(0, size, _LANES):
-        block = line[start : start + _LANES]
-        for i in range(_LANES):
+    size = line.size - line.size % LANES
+    for start in range(0, size, LANES):
+        block = line[start : start + LANES]
+        for i in range(LANES):
             value = np.float64(block[i])
             lanes[i] += value * value
     for j in range(size, line.size):
         value = np.float64(line[j])
         lanes[j - size] += value * value
     total = 0.0
-    for i in range(_LANES):
+    for i in range(LANES):
         total += lanes[i]
     return total
 
@@ -106,16 +106,16 @@ def clip_units(line: Any, squares: float, lanes: Any) -> bool:
     """
     kind = line.dtype.type
     above = 1.0 + (line.size + 16) * _TWO_U
-    found = _square_sum(line, lanes) * above
+    squares_now = square_sum(line, lanes) * above
     tries = 0
-    while found > squares:
+    while squares_now > squares:
         if tries == _TRIES:
             line[:] = 0
             break
-        shrink = math.sqrt(squares / found) * (1.0 - 2.0 * (line.size + 32) * _TWO_U)
+        shrink = math.sqrt(squares / squares_now) * (1.0 - 2.0 * (line.size + 32) * _TWO_U)
         for j in range(line.size):
             line[j] = kind(np.float64(line[j]) * shrink)  # drops the fraction: towards zero
-        found = _square_sum(line, lanes) * above
+        squares_now = square_sum(line, lanes) * above
         tries += 1
     return tries > 0
 
@@ -139,11 +139,11 @@ def _add_rows(
     broken, clipped, clamped, norms = 0, 0, 0, 0.0
     for row in range(rows.shape[0]):
         source = rows[row]
-        found = _square_sum(source, lanes)
+        norm_squared = square_sum(source, lanes)
         long = False
-        if found <= _LARGEST_SQUARES:
-            norms += found
-            norm = math.sqrt(found) * steps.factor
+        if norm_squared <= _LARGEST_SQUARES:
+            norms += norm_squared
+            norm = math.sqrt(norm_squared) * steps.factor
             long = norm > steps.longest
             factor = steps.factor * (steps.longest / norm) if long else steps.factor
             _to_units(source, factor, signs, steps.transform, line)

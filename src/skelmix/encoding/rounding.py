@@ -18,7 +18,7 @@ from skelmix.encoding.threads import for_each
 from skelmix.encoding.ties import cut_bits, settle_ties
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.noise.table import ExactSampler, buffers_for
 
 _CHUNK = 1 << 20  # coordinates per pass: few crossings of the interpreter's lock, still in the shared cache
@@ -139,13 +139,17 @@ def _add_rows(
                     return -1
                 piece = x[row, left + start : left + stop]
                 base = row * width + start
-                some = words[base : base + stop - start]
+                piece_words = words[base : base + stop - start]
                 if top <= floats.narrow:
-                    tied = _add_block(piece, some, floats.unit, tile[start - begin : stop - begin], np.int32)
+                    tied = _add_block(
+                        piece, piece_words, floats.unit, tile[start - begin : stop - begin], np.int32
+                    )
                 else:
-                    tied = _add_block(piece, some, floats.unit, total[left + start : left + stop], np.int64)
+                    tied = _add_block(
+                        piece, piece_words, floats.unit, total[left + start : left + stop], np.int64
+                    )
                 if tied:
-                    count = _collect(piece, some, floats.unit, base, open_, count)
+                    count = _collect(piece, piece_words, floats.unit, base, open_, count)
         sums = total[left + begin : left + edge]
         for i in range(sums.size):
             sums[i] += tile[i]
@@ -161,13 +165,17 @@ def wrap_chunk(x: Any, raw: Any, floats: Any, words: Any, noise: Any, mask: Any,
         top = _largest(raw[start:stop], floats.sign_off)
         if top > floats.largest:
             return -1
-        piece, some = x[start:stop], words[start:stop]
+        piece, piece_words = x[start:stop], words[start:stop]
         if top <= floats.narrow:
-            tied = _wrap_block(piece, some, floats.unit, noise[start:stop], mask, out[start:stop], np.int32)
+            tied = _wrap_block(
+                piece, piece_words, floats.unit, noise[start:stop], mask, out[start:stop], np.int32
+            )
         else:
-            tied = _wrap_block(piece, some, floats.unit, noise[start:stop], mask, out[start:stop], np.int64)
+            tied = _wrap_block(
+                piece, piece_words, floats.unit, noise[start:stop], mask, out[start:stop], np.int64
+            )
         if tied:
-            count = _collect(piece, some, floats.unit, start, open_, count)
+            count = _collect(piece, piece_words, floats.unit, start, open_, count)
     return count
 
 
@@ -259,11 +267,11 @@ def round_and_noise(
         _wrap_range(flat, sampler, target, mask, largest, entropy)
         return out
 
-    def one(part: tuple[int, int, Entropy]) -> None:
+    def encode_part(part: tuple[int, int, Entropy]) -> None:
         left, right, own = part
         _wrap_range(flat[left:right], sampler, target[left:right], mask, largest, own)
 
-    for_each([(left, right, entropy.spawn()) for left, right in _cuts(flat.size, _CHUNK)], one)
+    for_each([(left, right, entropy.spawn()) for left, right in _cuts(flat.size, _CHUNK)], encode_part)
     return out
 
 
@@ -300,13 +308,13 @@ def _wrap_range(
             noise[:] = 0
         for start in range(0, x.size, _CHUNK):
             piece, target = x[start : start + _CHUNK], out[start : start + _CHUNK]
-            some = noise[: piece.size]
+            drawn = noise[: piece.size]
             if sampler is not None:
-                sampler.fill(some, buffers, entropy)
+                sampler.fill(drawn, buffers, entropy)
             words = buffers.words[: piece.size]
             entropy.fill(words)
             bits = raw[start : start + _CHUNK]
-            ties = wrap_chunk(piece, bits, floats, words, some, mask_word(mask), target, buffers.open)
+            ties = wrap_chunk(piece, bits, floats, words, drawn, mask_word(mask), target, buffers.open)
             if ties < 0:
                 raise _too_large()
             if ties:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from skelmix.encoding.rotation import public_bytes, rotate_rows, rotation_factor, rotation_signs
 from skelmix.errors import InvalidInput
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.validation import whole
 
 _CONTEXT = b"skelmix kept coordinates, version 1\x00"
@@ -46,13 +46,13 @@ def _subset(seed: bytes, round: int, length: int, keep: int) -> NDArray[np.int32
     wanted = length - keep if inverted else keep
     mask = (1 << (length - 1).bit_length()) - 1
     marks = np.zeros((length + 7) // 8, np.uint8)
-    chunk, used, found = 0, 0, 0
-    while found < wanted:
+    chunk, used, marked = 0, 0, 0
+    while marked < wanted:
         # about as many words as it takes, and a few more: what is read does not change what is chosen
-        count = min(_CHUNK, used + 64 + int(1.1 * (wanted - found) * (mask + 1) / (length - wanted)))
+        count = min(_CHUNK, used + 64 + int(1.1 * (wanted - marked) * (mask + 1) / (length - wanted)))
         stream = public_bytes(_CONTEXT + chunk.to_bytes(8, "little"), seed, round, 4 * count)
         words = np.frombuffer(stream, "<u4").astype(np.uint32, copy=False)
-        found = _mark(words[used:], np.uint32(mask), length, wanted, found, marks)
+        marked = _mark(words[used:], np.uint32(mask), length, wanted, marked, marks)
         chunk, used = (chunk + 1, 0) if count == _CHUNK else (chunk, count)
     places = np.empty(keep, np.int32)
     _list(marks, not inverted, length, places)
@@ -75,9 +75,7 @@ def rotate_and_gather(
     places = choose(seed, round, length, out.shape[1])
     signs, factor = rotation_signs(seed, round, length), rotation_factor(scale, length, rows.dtype)
     with scratch((1, length), rows.dtype) as turned:
-        for row in range(len(rows)):
-            rotate_rows(rows[row : row + 1], signs, factor, turned)
-            gather_line(turned[0], places, out[row])
+        _rotate_and_gather(rows, signs, factor, turned, places, out)
 
 
 def scatter(z: NDArray[np.float64], seed: bytes, round: int, *, length: int) -> NDArray[np.float64]:
@@ -93,6 +91,13 @@ def scatter(z: NDArray[np.float64], seed: bytes, round: int, *, length: int) -> 
 
 
 @njit(nogil=True, cache=True)
+def _rotate_and_gather(rows: Any, signs: Any, factor: Any, turned: Any, places: Any, out: Any) -> None:
+    for row in range(rows.shape[0]):
+        rotate_rows(rows[row : row + 1], signs, factor, turned)
+        gather_line(turned[0], places, out[row])
+
+
+@njit(nogil=True, cache=True)
 def gather_line(line: Any, places: Any, out: Any) -> None:
     """out = line[places], all one-dimensional."""
     for j in range(places.size):
@@ -100,25 +105,25 @@ def gather_line(line: Any, places: Any, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _mark(words: Any, mask: Any, length: int, wanted: int, found: int, marks: Any) -> int:
+def _mark(words: Any, mask: Any, length: int, wanted: int, marked: int, marks: Any) -> int:
     """Mark the coordinates that the words name, one bit each, until `wanted` are marked.
 
     Returns how many are marked.
     """
     for word in words:
-        if found == wanted:
+        if marked == wanted:
             break
         place = np.int64(word & mask)
         bit = np.uint8(1 << (place & 7))
         if place < length and not marks[place >> 3] & bit:
             marks[place >> 3] |= bit
-            found += 1
-    return found
+            marked += 1
+    return marked
 
 
 @njit(nogil=True, cache=True)
 def _list(marks: Any, marked: bool, length: int, places: Any) -> None:
-    """The marked coordinates, or those that are not, in order."""
+    """The marked coordinates in order, or the unmarked ones."""
     count = 0
     for place in range(length):
         if ((marks[place >> 3] >> np.uint8(place & 7)) & 1 == 1) == marked:

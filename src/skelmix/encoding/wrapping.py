@@ -60,7 +60,7 @@ def unwrap(z: NDArray[Any], bits: int) -> NDArray[np.int32]:
 
 
 def wrapped_coordinates(sums: NDArray[Any], bits: int) -> int:
-    """How many true integer sums do not survive wrapping: those outside [-2^(bits-1), 2^(bits-1))."""
+    """How many integer sums are changed by wrapping: those outside [-2^(bits-1), 2^(bits-1))."""
     check_bits(bits)
     half = 1 << (bits - 1)
     return int(np.count_nonzero((sums < -half) | (sums >= half)))
