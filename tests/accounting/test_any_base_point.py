@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from helpers.profiles import convolved_profiles, gaussian_profile, hockey_stick, silo_pair
 from skelmix.accounting.gaussian.certificate import gdp_certificate
 from skelmix.accounting.gaussian.flat import flat_certificate
-from skelmix.accounting.rdp.kappa import kappa
+from skelmix.accounting.rdp.mixture_constant import kappa
 from skelmix.noise.laws import DiscreteGaussianSum, Skellam
 
 LAWS = [Skellam(0.9), Skellam(4.3), Skellam(30.0), DiscreteGaussianSum(0.4, 15)]

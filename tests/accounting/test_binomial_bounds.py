@@ -6,7 +6,7 @@ from math import comb
 import mpmath
 import pytest
 
-from skelmix.accounting.binomial import binomial
+from skelmix.accounting.binomial_bounds import binomial
 from skelmix.errors import InvalidInput
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skelmix.accounting.calibration import least_noise
 from skelmix.accounting.rdp import closed_form, conversion, subsampling
-from skelmix.accounting.rdp.kappa import mixture_curve
+from skelmix.accounting.rdp.mixture_constant import mixture_curve
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import Skellam
 

@@ -1,15 +1,19 @@
 """When a sum opens, what that reveals, and how its noise is divided, by enumeration."""
 
 from fractions import Fraction
-from itertools import product
-from math import comb
+from itertools import combinations, product
+from math import comb, prod
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from skelmix.accounting.openings import (
+    FixedSizeDropouts,
     NoisePieces,
     PoissonDropouts,
     choose_least_survivors,
+    likely_survivors,
     opening_delta,
     survivors_to_open,
     total_noise,
@@ -129,3 +133,132 @@ def test_pieces_are_few():
     assert NoisePieces(240, 141).sizes == (1, 2, 4, 8, 16)
     assert NoisePieces(240, 216).sizes == (1, 2, 4)
     assert NoisePieces(10, 10).sizes == ()
+
+
+NEGLIGIBLE = Fraction(1, 2**42)
+
+
+def fewer(sampled, count, drop):
+    """P(fewer than `count` of `sampled` survive), exactly."""
+    return sum(
+        comb(sampled, s) * (1 - drop) ** s * drop ** (sampled - s) for s in range(min(count, sampled + 1))
+    )
+
+
+@pytest.mark.parametrize("drop", [Fraction(1, 20), Fraction(1, 5), Fraction(3, 10)])
+@pytest.mark.parametrize("begins", [0, 100])
+def test_the_survivors_that_are_likely_hardly_ever_depend_on_one_participant(drop, begins):
+    """Of `others` in the cohort some survive; the rule is asked with one participant more, and without.
+
+    It may begin at any size: below 100 participants there is no sparse graph, and no such rule.
+    """
+    rule = lambda sampled: likely_survivors(sampled, float(drop)) if sampled >= begins else 0  # noqa: E731
+    for others in (40, 99, 100, 160, 240):
+        need = max(rule(others), rule(others + 1))  # in all other cases it opens, with and without
+        assert fewer(others, need, drop) <= NEGLIGIBLE
+        if need > 0:
+            assert fewer(others, need + 3, drop) > NEGLIGIBLE  # and it is not far below what is allowed
+
+
+POPULATION, SIZE = 7, 4
+RATES = [Fraction(part, 16) for part in (2, 0, 4, 1, 4, 2, 0)]
+
+
+@pytest.mark.parametrize(("least", "colluding"), [(2, 0), (3, 0), (4, 0), (2, 1)])
+@pytest.mark.parametrize("malicious", [True, False])
+def test_a_cohort_of_fixed_size_reveals_nobody_more_often_than_is_paid_for(least, colluding, malicious):
+    """Everyone has a dropout probability of its own; whoever is not drawn is replaced by somebody else."""
+    need = survivors_to_open(least, SIZE, colluding, malicious=malicious)
+    differs = Fraction(0)
+    others = range(1, POPULATION)
+    places = [(rest, j) for rest in combinations(others, SIZE - 1) for j in others if j not in rest]
+    for stays in product((0, 1), repeat=POPULATION):
+        mass = prod((1 - p) if stay else p for stay, p in zip(stays, RATES, strict=True))
+        for rest, j in places:
+            survivors = sum(stays[k] for k in rest)
+            if (survivors + stays[0] >= need) != (survivors + stays[j] >= need):
+                differs += mass / len(places)
+    paid = opening_delta(
+        FixedSizeDropouts(POPULATION, SIZE, 0.25), 1, least, colluding=colluding, malicious=malicious,
+        graph_failure=0.0,
+    )  # fmt: skip
+    assert 0 < Fraction(SIZE, POPULATION) * differs <= Fraction(paid)
+
+
+@pytest.mark.parametrize(("count", "colluding"), [(0, 0), (7, 0), (12, 3), (19, 5), (20, 0), (21, 1)])
+def test_the_survivors_among_the_others_of_a_fixed_cohort_are_summed_exactly(count, colluding):
+    cohorts, drop = FixedSizeDropouts(60, 20, 0.25), Fraction(1, 4)
+    majority = survivors_to_open(1, 20, colluding)
+    for found, truth in (
+        (cohorts.fewer_survivors_than(count), fewer(19, count, drop)),
+        (cohorts.no_majority(colluding), fewer(19, majority, drop)),
+    ):
+        assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 10**9))
+
+
+def test_cohorts_of_fixed_size_need_fewer_survivors_than_are_tolerated():
+    cohorts = FixedSizeDropouts(60_000, 240, 0.1)
+    least = choose_least_survivors(cohorts, 1_000, 1e-7)
+    assert opening_delta(cohorts, 1_000, least) <= 1e-7 < opening_delta(cohorts, 1_000, least + 1)
+    assert 170 < least < 216  # the size does not vary, so more than with Poisson cohorts: 141
+    assert opening_delta(FixedSizeDropouts(240, 240, 0.1), 1_000, 216) == 0
+    with pytest.raises(PrivacyUnattainable):
+        choose_least_survivors(FixedSizeDropouts(60, 6, 0.3), 100, 1e-7)
+
+
+def hockey_stick(first, second, epsilon):
+    return max(
+        float(np.maximum(a - np.exp(epsilon) * b, 0).sum()) for a, b in ((first, second), (second, first))
+    )
+
+
+NOISE = stats.skellam(4.0, 4.0).pmf(np.arange(-40, 41))  # the same for every cohort that opens
+
+
+def opened(total):
+    """The law of an opened sum: its last place is for rounds that fail."""
+    return np.append(np.roll(NOISE, total), 0.0)
+
+
+@pytest.mark.parametrize(("sampling", "drop", "least"), [("poisson", 0.3, 1), ("fixed", 0.9, 1)])
+def test_what_an_observer_sees_is_as_private_as_the_sampled_mechanism_up_to_what_is_paid(
+    sampling, drop, least
+):
+    """All of a small round's law: who is drawn, who drops out, whether it opens, and the noisy sum.
+
+    So few are drawn that rounds open mostly because of a participant that never drops out.
+    """
+    vectors, rates, people = (3, -1, 1, 0, 1), (0.0, drop, drop, drop / 2, drop), range(5)
+    if sampling == "fixed":
+        law = FixedSizeDropouts(5, 2, drop)
+        drawn = [(set(cohort), 1 / 10) for cohort in combinations(people, 2)]
+    else:
+        law = PoissonDropouts(5, 0.1, drop)
+        cohorts = [set(cohort) for size in range(6) for cohort in combinations(people, size)]
+        drawn = [(cohort, 0.1 ** len(cohort) * 0.9 ** (5 - len(cohort))) for cohort in cohorts]
+    failed = np.append(np.zeros_like(NOISE), 1.0)
+
+    def world(mine, *, always_opens):
+        seen, mechanism = np.zeros_like(failed), {}
+        own = (mine, *vectors[1:])
+        for stays in product((False, True), repeat=5):
+            mass = np.prod([1 - p if stay else p for stay, p in zip(stays, rates, strict=True)])
+            for cohort, chance in drawn:
+                present = [person for person in cohort if stays[person]]
+                opens = always_opens or len(present) >= least
+                law_of_round = opened(sum(own[person] for person in present)) if opens else failed
+                seen += mass * chance * law_of_round
+                mechanism[stays] = mechanism.get(stays, 0) + chance * law_of_round
+        return seen, mechanism
+
+    paid = opening_delta(law, 1, least, malicious=False, graph_failure=0.0)
+    real, unreal = world(3, always_opens=False)[0], world(0, always_opens=False)[0]
+    sampled, unsampled = world(3, always_opens=True)[1], world(0, always_opens=True)[1]
+    beyond = []
+    for epsilon in (0.0, 0.2, 0.5, 1.0, 1.5, 2.0):
+        proved = max(hockey_stick(sampled[stays], unsampled[stays], epsilon) for stays in sampled)
+        found = hockey_stick(real, unreal, epsilon)
+        assert found <= proved + paid
+        beyond.append(found - proved)
+    assert max(beyond) > 0.005  # so that something has to be paid
+    assert paid < 0.4

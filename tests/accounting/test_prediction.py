@@ -81,7 +81,7 @@ def test_the_error_of_sums_that_wrap_often_is_predicted(noise, alignment, clip):
         dimension=d, bits=bits, scale=scale, clip_norm=1.0, total_noise=noise, shares=n,
         rotation_seed=b"s" * 32, clip=clip,
     )  # fmt: skip
-    told = predict(
+    predicted = predict(
         noise_variance=2 * noise, participants=n, norm=1.0, scale=scale, dimension=d, bits=bits,
         alignment=alignment, shrink_to=scale**2 if isinstance(clip, MixtureClip) else None,
         linf=getattr(clip, "linf", math.inf),
@@ -93,10 +93,10 @@ def test_the_error_of_sums_that_wrap_often_is_predicted(noise, alignment, clip):
         total = mechanism.decode(mechanism.encode_sum(x, round=turn), round=turn)
         errors.append((total - x.sum(axis=0)) ** 2)
     spread = np.std(errors) / math.sqrt(d * turns)
-    assert told.wrap_probability > 0.1
-    assert np.mean(errors) == pytest.approx(told.mse, abs=5 * spread)
+    assert predicted.wrap_probability > 0.1
+    assert np.mean(errors) == pytest.approx(predicted.mse, abs=5 * spread)
     # adding up the parts as if they were independent is seen to be wrong
-    assert told.effective_mse > np.mean(errors) + 5 * spread
+    assert predicted.effective_mse > np.mean(errors) + 5 * spread
 
 
 def test_wrapping_may_take_more_noise_than_sum_and_the_error_stays_positive():
@@ -152,7 +152,7 @@ def test_the_error_at_low_rates_is_predicted(bits, keep, slack, scale, noise, pa
         rotation_seed=b"r" * 32, keep=keep, clip_slack=slack,
         clip=FlatClip(4 * scale / math.sqrt(1536)),
     )  # fmt: skip
-    told = predict(
+    predicted = predict(
         noise_variance=2 * noise, participants=participants, norm=1.0, scale=scale, bits=bits,
         dimension=mechanism.padded_dimension, alignment=alignment, linf=mechanism.clip.linf,
         keep=keep, radius=mechanism.radius,
@@ -162,9 +162,9 @@ def test_the_error_at_low_rates_is_predicted(bits, keep, slack, scale, noise, pa
         x = aligned(generator, participants, d, alignment)
         total = mechanism.encode_sum(x, round=round, entropy=ReproducibleEntropy(round))
         errors.append(np.mean((mechanism.decode(total, round=round) - x.sum(axis=0)) ** 2))
-    assert np.mean(errors) / told.mse == pytest.approx(1.0, abs=0.03)
+    assert np.mean(errors) / predicted.mse == pytest.approx(1.0, abs=0.03)
     if alignment == 1.0 and bits > 6:  # where the sketch rules, the test sees whether it is there
-        assert told.mse - told.sketch < 0.9 * np.mean(errors)
+        assert predicted.mse - predicted.sketch < 0.9 * np.mean(errors)
 
 
 @pytest.mark.parametrize(("keep", "slack"), [(1, 0.0), (12, 1.0), (128, 0.0), (128, 1.0), (600, 0.0)])

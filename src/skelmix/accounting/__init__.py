@@ -13,8 +13,6 @@ __all__ = [
     "PredictedError",
 ]
 
-_HOMES = {
-    "PredictedError": "prediction",
-}
+_HOMES = {"prediction": ("PredictedError",)}
 
 __getattr__ = lazily(__name__, _HOMES)

@@ -87,12 +87,12 @@ def _bracket(
             if point <= low:
                 return math.log(point), math.log(point), excess, excess
             following = max(low, point / step)
-        found = _excess(epsilon_of(following), target)
-        if (found > 0) != (excess > 0):
-            pair = ((point, excess), (following, found))
+        next_excess = _excess(epsilon_of(following), target)
+        if (next_excess > 0) != (excess > 0):
+            pair = ((point, excess), (following, next_excess))
             (bad, over), (good, under) = pair if excess > 0 else pair[::-1]
             return math.log(bad), math.log(good), over, under
-        point, excess, step = following, found, step**2
+        point, excess, step = following, next_excess, step**2
 
 
 def _next(bad: float, good: float, bad_excess: float, good_excess: float) -> float:

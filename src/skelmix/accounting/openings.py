@@ -2,26 +2,32 @@
 
 Rounds with fewer than an agreed number of survivors are not opened. Whether a round opens may then depend on
 one participant, if it was sampled and the others are just one short. That probability is paid from δ; in all
-other rounds the sum carries the same noise with the participant and without, and amplification by Poisson
-sampling holds as it stands. Dropouts are assumed to be independent of each other and of who was sampled, each
-with at most the stated probability. Proofs: docs/explanation/aggregator.md, section 6.
+other rounds the sum carries the same noise with the participant and without, and amplification by sampling
+holds as it stands. Dropouts are assumed to be independent of each other and of who was sampled, each
+with at most the stated probability. Proofs: docs/explanation/exact-noise.md.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
-from skelmix.accounting.binomial import binomial
+from skelmix.accounting.binomial_bounds import binomial
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import fraction, non_negative, positive, probability, whole
 
 UNITS_PER_PARTICIPANT = 32
-"""The noise of a sum is divided into this many equal units per participant of its cohort."""
+"""Where some may collude, the noise of a sum is divided into this many equal units per participant."""
 
 SPARSE_GRAPH_FAILURE = 2.0**-40
-"""Probability that the sparse graph of secure aggregation fails in a round."""
+"""What a round on the sparse graph of secure aggregation may add to the probability that opening reveals.
+
+Its masks cannot be removed, with the participant or without it, or there are fewer survivors than
+`likely_survivors`: three events, each under 2^-42.
+"""
 
 _NEGLIGIBLE = 1e-25
 
@@ -55,8 +61,7 @@ class PoissonDropouts:
         Survivors S and dropouts D are parts of a trinomial law, and the event is S - D <= colluding + 1.
         Summed over D; where a Chernoff bound shows that it is negligible, that bound.
         """
-        chernoff = self._chernoff(colluding + 1)
-        return chernoff if chernoff < _NEGLIGIBLE else min(chernoff, self._summed(colluding + 1))
+        return _at_most_ahead(self, colluding + 1)
 
     def _chernoff(self, lead: int) -> float:
         """P(S - D <= lead) <= z^lead·(1 - q + q(1-τ)/z + qτz)^(N-1) for any z >= 1; here a good one."""
@@ -79,10 +84,51 @@ class PoissonDropouts:
         return min(1.0, total * (1 + 1e-12))
 
 
+@dataclass(frozen=True)
+class FixedSizeDropouts:
+    """Cohorts of exactly `size`, drawn without replacement, from which participants drop out independently.
+
+    With a participant in the cohort somebody else is not: the others of its round are `size` - 1 either way.
+    dropout_rate: as in `PoissonDropouts`.
+    """
+
+    population: int
+    size: int
+    dropout_rate: float
+
+    def __post_init__(self) -> None:
+        whole(1, population=self.population)
+        whole(1, self.population, size=self.size)
+        fraction(dropout_rate=self.dropout_rate)
+
+    @property
+    def sampling_probability(self) -> float:
+        """Probability that a given participant is in a given cohort."""
+        return self.size / self.population
+
+    def fewer_survivors_than(self, count: int) -> float:
+        """P(fewer than `count` of the others survive), from above: P(Bin(size - 1, 1-τ) <= count - 1)."""
+        return binomial(self.size - 1, (1 - self.dropout_rate) * (1 - 2.0**-50)).at_most(count - 1)
+
+    def no_majority(self, colluding: int) -> float:
+        """P(the others alone are no majority of the cohort), from above."""
+        return self.fewer_survivors_than((self.size + colluding) // 2 + 1)
+
+
+Dropouts = PoissonDropouts | FixedSizeDropouts
+
+
+@lru_cache(maxsize=256)
+def _at_most_ahead(cohorts: PoissonDropouts, lead: int) -> float:
+    """P(S - D <= lead), from above; kept, since a plan asks several times and the sum may take a second."""
+    chernoff = cohorts._chernoff(lead)
+    return chernoff if chernoff < _NEGLIGIBLE else min(chernoff, cohorts._summed(lead))
+
+
 def survivors_to_open(
     least_survivors: int, sampled: int, colluding: int = 0, *, malicious: bool = True
 ) -> int:
-    """Answers in the last phase without which a round of `sampled` participants is not opened.
+    """How many answers the last phase of a round of `sampled` participants needs before the sum is opened.
 
     max(t₀, ⌊(sampled + colluding)/2⌋ + 1): with the second term, which the malicious model needs, two sets
     that both open share an honest participant.
@@ -92,8 +138,23 @@ def survivors_to_open(
     return max(least_survivors, (sampled + colluding) // 2 + 1) if malicious else least_survivors
 
 
+@lru_cache(maxsize=4096)
+def likely_survivors(sampled: int, dropout_rate: float) -> int:
+    """The most survivors T with P(Bin(sampled, 1 - dropout_rate) <= T) <= 2^-42; 0 if there is no such T.
+
+    A round that opens only with so many needs far fewer neighbours in the sparse graph. Whether it does
+    depends on one participant only if the others have fewer; `opening_delta` pays for that. A threshold that
+    is lower, for some sizes or for all, is paid for as well.
+    """
+    whole(0, sampled=sampled)
+    fraction(dropout_rate=dropout_rate)
+    survivors = binomial(sampled, (1 - dropout_rate) * (1 - 2.0**-50))
+    likely = bisect_left(range(sampled + 1), True, key=lambda count: survivors.at_most(count) > 2.0**-42)
+    return max(0, likely - 1)
+
+
 def opening_delta(
-    cohorts: PoissonDropouts,
+    cohorts: Dropouts,
     rounds: int,
     least_survivors: int,
     *,
@@ -103,8 +164,8 @@ def opening_delta(
 ) -> float:
     """The part of δ that pays for rounds whose opening may reveal that a participant was sampled.
 
-    T·q·(P(Bin(N-1, q(1-τ)) <= t₀ - 1) + the same for the majority + graph_failure), from above. 0 when
-    everyone takes part: then there is nothing to reveal.
+    T·q·(P(fewer than t₀ of the others survive) + the same for the majority + graph_failure), from above. T
+    is the number of cohorts that are drawn. 0 when everyone takes part: then there is nothing to reveal.
     """
     whole(1, rounds=rounds, least_survivors=least_survivors)
     whole(0, colluding=colluding)
@@ -115,13 +176,13 @@ def opening_delta(
     return _over_rounds(cohorts, rounds, cohorts.fewer_survivors_than(least_survivors) + others)
 
 
-def _over_rounds(cohorts: PoissonDropouts, rounds: int, per_round: float) -> float:
+def _over_rounds(cohorts: Dropouts, rounds: int, per_round: float) -> float:
     """Probability that in some round the participant is sampled and an event of this probability happens."""
     return min(1.0, rounds * cohorts.sampling_probability * per_round * (1 + 1e-12))
 
 
 def choose_least_survivors(
-    cohorts: PoissonDropouts,
+    cohorts: Dropouts,
     rounds: int,
     budget: float,
     *,
@@ -159,19 +220,15 @@ def choose_least_survivors(
             f"{colluding} colluding: opening costs a δ of {paid(smallest):.2g}, above its "
             f"budget of {budget:.2g}; expect more participants, fewer dropouts or fewer colluders"
         )
-    low, high = smallest, max(smallest, cohorts.population)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if paid(middle) <= budget else (low, middle - 1)
-    return low
+    larger = range(smallest + 1, cohorts.population + 1)
+    return smallest + bisect_left(larger, True, key=lambda count: paid(count) > budget)
 
 
-def total_noise(noise: float, least_survivors: int, colluding: int = 0) -> float:
-    """K = Λ/(1 - k·(1/t₀ + 1/(32·t₀))): noise of a sum of which all but k colluders' shares are at least Λ.
+def honest_share(least_survivors: int, colluding: int = 0) -> Fraction:
+    """The share of a sum's noise that k colluders certainly do not know: 1 - k·(1/t₀ + 1/(32·t₀)).
 
-    A survivor keeps at most M/s + 1 of the M = 32·sampled units; s >= t₀ and sampled >= t₀. Rounded up.
+    A survivor keeps at most M/s + 1 of the M = 32·sampled units; s >= t₀ and sampled >= t₀.
     """
-    non_negative(noise=noise)
     whole(1, least_survivors=least_survivors)
     whole(0, colluding=colluding)
     known = colluding * (Fraction(1) + Fraction(1, UNITS_PER_PARTICIPANT)) / least_survivors
@@ -180,15 +237,37 @@ def total_noise(noise: float, least_survivors: int, colluding: int = 0) -> float
             f"colluding = {colluding} of at least {least_survivors} survivors: they may know all of the "
             "noise; plan for fewer colluders or more survivors"
         )
-    return math.nextafter(float(Fraction(noise) / (1 - known)), math.inf) if colluding else float(noise)
+    return 1 - known
+
+
+def total_noise(noise: float, least_survivors: int, colluding: int = 0) -> float:
+    """The noise K = Λ/(1 - k·(1/t₀ + 1/(32·t₀))) of a sum that has Λ left without k colluders' shares.
+
+    Rounded up; Λ itself without colluders.
+    """
+    non_negative(noise=noise)
+    honest = honest_share(least_survivors, colluding)
+    return math.nextafter(float(Fraction(noise) / honest), math.inf) if colluding else float(noise)
+
+
+def units_per_participant(colluding: int) -> int:
+    """How many units per participant the noise of a sum is divided into: 32, or 1 without colluders.
+
+    The survivors keep all units between them, whatever their size: the noise of the sum is the same. Small
+    units make the survivors' shares of it alike, within one unit, which matters only if some of them tell
+    what theirs was. Large ones make fewer pieces: without colluders one per participant, unless more than
+    half may drop out.
+    """
+    return UNITS_PER_PARTICIPANT if colluding else 1
 
 
 @dataclass(frozen=True)
 class NoisePieces:
     """How a cohort of `sampled` participants divides the noise of its sum, so that the excess can be removed.
 
-    The noise is M = 32·sampled equal units. Each participant draws a base of ⌊M/sampled⌋ units and pieces of
-    1, 2, 4, … units, as many as the fewest survivors that open a round may have to keep.
+    The noise is M = base·sampled equal units. Each participant draws a base, which is never removed, and
+    pieces of 1, 2, 4, … units, as many as the fewest survivors that open a round may have to keep.
+    base: its units, as `units_per_participant` says.
 
     Example:
 
@@ -199,20 +278,16 @@ class NoisePieces:
 
     sampled: int
     fewest: int
+    base: int = UNITS_PER_PARTICIPANT
 
     def __post_init__(self) -> None:
-        whole(1, sampled=self.sampled)
+        whole(1, sampled=self.sampled, base=self.base)
         whole(1, self.sampled, fewest=self.fewest)
 
     @property
     def units(self) -> int:
         """M, the units that the survivors keep between them."""
-        return UNITS_PER_PARTICIPANT * self.sampled
-
-    @property
-    def base(self) -> int:
-        """Units in the piece that is never removed."""
-        return self.units // self.sampled
+        return self.base * self.sampled
 
     @property
     def sizes(self) -> tuple[int, ...]:

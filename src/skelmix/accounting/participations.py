@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from skelmix.accounting.binomial import FloatArray, binomial
-from skelmix.accounting.gaussian.transforms import ComplexArray, power
+from skelmix.accounting.binomial_bounds import binomial
+from skelmix.accounting.gaussian.transforms import power
+from skelmix.arrays import ComplexArray, FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import positive, probability, whole
 
@@ -20,7 +22,7 @@ _UNIT = 2.0**-53
 
 @dataclass(frozen=True)
 class Participations:
-    """The number of rounds of a run in which one participant's vector may be: min(Bin(rounds, q), cap).
+    """How many rounds of a run may contain one participant's vector: min(Bin(rounds, q), cap).
 
     sampling_probability: q, the chance to be in a round, drawn afresh for every round (Poisson cohorts, or
     cohorts of a fixed size; not shuffled epochs). 1 stands for an aggregator that may pick the participant
@@ -177,8 +179,5 @@ def smallest_cap(rounds: int, sampling_probability: float, exceeded: float = 1e-
     if run.fixed:
         return rounds
     law = binomial(rounds, run._probability_from_above)
-    low, high = 0, rounds  # the tail beyond `rounds` is empty
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if law.at_least(middle + 1) < exceeded else (middle + 1, high)
-    return max(1, low)
+    # the tail beyond `rounds` is empty
+    return max(1, bisect_left(range(rounds), True, key=lambda cap: law.at_least(cap + 1) < exceeded))

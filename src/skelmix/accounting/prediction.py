@@ -53,8 +53,13 @@ class PredictedError:
 
     @property
     def mse(self) -> float:
-        """The parts together, never negative: they cancel where wrapping rules, and floats with them."""
+        """The sum of the parts, never negative: where wrapping dominates they cancel up to rounding error."""
         return max(0.0, self.noise + self.rounding + self.wrap + self.bias + self.sketch)
+
+    @property
+    def deviation(self) -> float:
+        """The error in the units of the vectors: the root of `mse`, a standard deviation."""
+        return math.sqrt(self.mse)
 
     @property
     def effective_mse(self) -> float:
@@ -66,8 +71,13 @@ class PredictedError:
         return self.noise + self.rounding + self.wrap_loss + self.bias + self.sketch
 
     def to_dict(self) -> dict[str, float]:
-        """Every field, with `mse` and `effective_mse`."""
-        return {"mse": self.mse, "effective_mse": self.effective_mse, **asdict(self)}
+        """Every field, with `mse`, `deviation` and `effective_mse`."""
+        return {
+            "mse": self.mse,
+            "deviation": self.deviation,
+            "effective_mse": self.effective_mse,
+            **asdict(self),
+        }
 
 
 def wrap_moments(deviation: float, modulus: int) -> tuple[float, float, float]:
@@ -157,7 +167,7 @@ def predict(
     # error is c·S plus a part independent of S, with c = Cov(error, S)/Var(S). Decoding gives S - W, so
     # E[(error - W)²] = E[error²] + E[W²] - 2c·E[S·W].
     variance = noise_variance + rounding + spread + kept**2 * signal
-    lost, shared, probability = wrap_moments(math.sqrt(variance), 2**bits)
+    wrapped_squares, shared, probability = wrap_moments(math.sqrt(variance), 2**bits)
     # What is decoded of a sent coordinate counts d/k times, and its square spreads over d/k coordinates.
     times = dimension / sent
     covariance = times * variance - kept * signal
@@ -165,12 +175,12 @@ def predict(
     return PredictedError(
         noise=times * noise_variance / unit,
         rounding=times * rounding / unit,
-        wrap=(times * lost - 2 * (covariance / variance if variance else 0.0) * shared) / unit,
+        wrap=(times * wrapped_squares - 2 * (covariance / variance if variance else 0.0) * shared) / unit,
         bias=((1 - kept) ** 2 * signal + times * spread) / unit,
         kept_length=kept,
         touched=touched,
         wrap_probability=probability,
-        wrap_loss=times * lost / unit,
+        wrap_loss=times * wrapped_squares / unit,
         sketch=(times - 1) * kept**2 * signal / unit,
     )
 
@@ -178,7 +188,7 @@ def predict(
 def _after_clips(
     deviation: float, kept: float, second: float, shrink_to: float | None, dimension: int, linf: float
 ) -> tuple[float, float, float, float]:
-    """What the clip of the coordinates leaves after that of the subset, which left (kept, second).
+    """What is left after the clip of the coordinates, given what the subset's clip left: (kept, second).
 
     The fractions of a vector's length and squared norm, E[p(1-p)] of its coordinates, and how many it moves.
     """

@@ -32,7 +32,7 @@ class Schedule:
 
     @property
     def participation(self) -> float:
-        """Probability to be in the cohort of a given round: what the aggregator sees."""
+        """The probability that a participant is in the cohort of a given round, which the aggregator sees."""
         return self.expected / self.population
 
     @property
@@ -42,17 +42,17 @@ class Schedule:
 
     @property
     def amplified(self) -> bool:
-        """Whether it is hidden who contributed: not when everyone always does."""
+        """Whether sampling hides who contributed; it does not when everyone always contributes."""
         return self.rate < 1
 
     @property
     def independent(self) -> bool:
-        """Whether each contributes independently of the others, as the Poisson theorems need."""
+        """Whether participants contribute independently of each other, as the Poisson theorems need."""
         return self.sampling != "fixed" or self.expected == self.population
 
     @property
     def seen_by_aggregator(self) -> Participations:
-        """How often the aggregator sees given data take part: cohorts drawn as agreed, with a cap at will."""
+        """How often the aggregator sees given data take part: cohorts as agreed, or with a cap at will."""
         return Participations(self.rounds, self.participation) if self.cap is None else self.at_will
 
     @property

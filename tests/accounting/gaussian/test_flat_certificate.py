@@ -8,11 +8,11 @@ import pytest
 from flint import acb, arb, ctx
 
 from helpers.profiles import convolved_profiles, gaussian_profile, needed_mu
-from skelmix.accounting.gaussian.contour import Middle, contour
+from skelmix.accounting.gaussian.contour_integrals import Middle, contour
 from skelmix.accounting.gaussian.expansion import Expansion, ratios
 from skelmix.accounting.gaussian.flat import flat_certificate
 from skelmix.accounting.gaussian.level_sums import tilted_modulus
-from skelmix.accounting.gaussian.noise_table import noise_table
+from skelmix.accounting.gaussian.noise_tables import noise_table
 from skelmix.accounting.gaussian.pld import largest_mu, pld_epsilon
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import DiscreteGaussianSum, Poisson, Skellam
@@ -76,7 +76,7 @@ def test_variance_instead_of_chi_square_is_caught():
     law, coordinates, linf = CASES["few levels"]
     radius = math.sqrt(sum(count * x * x for x, count in coordinates))
     certificate = flat_certificate(law, radius, linf, 65_536, SLACK)
-    forged = radius / math.sqrt(law.variance) * (1 + certificate.eta)
+    forged = radius / math.sqrt(law.variance) * certificate.mu / certificate.ideal
     forward, _ = convolved_profiles(law, coordinates, EPSILONS, 60)
     assert (forward > gaussian_profile(EPSILONS, forged) + SLACK).any()
 

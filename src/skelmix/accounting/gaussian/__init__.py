@@ -1,4 +1,4 @@
-"""Gaussian certificates and what they are worth: the public names of this package.
+"""Gaussian certificates and the ε that they give: the public names of this package.
 
 `gdp_certificate`, `integer_gdp_certificate` and `flat_certificate` turn the noise of one round into a
 Gaussian mechanism that dominates it; `pld_epsilon`, `pld_delta` and `largest_mu` account for Gaussians by

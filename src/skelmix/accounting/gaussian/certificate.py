@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from skelmix.accounting.gaussian.noise_table import NoiseTable, noise_table
+from skelmix.accounting.gaussian.noise_tables import NoiseTable, noise_table
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import Law
 from skelmix.validation import non_negative, positive, probability, whole
-
-FloatArray = NDArray[np.float64]
 
 _MARGIN = (
     1e-9  # relative; covers float64: masses to 4e-16, sums of at most 1e6 of them, ndtri to 1e-15, twice over
@@ -36,9 +34,9 @@ class GaussianCertificate:
     """One unsampled round with ‖x‖₂ <= radius (and |x_j| <= linf) is dominated by N(0,1) against N(mu,1).
 
     Exactly: there is a law Q within total variation `slack` of P_x such that every test between P_0 and Q, in
-    either role, is at most as good as the best one between N(0,1) and N(mu,1). `eta` is what the proof adds
-    to `ideal`, the mu that no certificate of this kind can beat: mu = ideal·(1 + eta). The mirror image holds
-    too: P_0 may be moved by at most `slack` in place of P_x (docs/explanation/aggregator.md, section 3).
+    either role, is at most as good as the best one between N(0,1) and N(mu,1). `ideal` is the mu that no
+    certificate of this kind can beat. The mirror image holds too: P_0 may be moved by at most `slack` in
+    place of P_x (docs/explanation/aggregator.md, section 3).
     """
 
     kind: Literal["gdp", "flat", "gaussian"]
@@ -48,10 +46,6 @@ class GaussianCertificate:
     radius: float
     dimension: int
     linf: float = math.inf
-
-    @property
-    def eta(self) -> float:
-        return self.mu / self.ideal - 1 if self.ideal else 0.0
 
     @property
     def noise_multiplier(self) -> float:

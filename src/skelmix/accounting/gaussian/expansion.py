@@ -24,10 +24,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.accounting.gaussian.level_sums import power_sums
-from skelmix.accounting.gaussian.noise_table import NoiseTable
+from skelmix.accounting.gaussian.noise_tables import NoiseTable
+from skelmix.arrays import ComplexArray, FloatArray
 from skelmix.errors import PrivacyUnattainable
-
-FloatArray = NDArray[np.float64]
 
 MOMENTS = 10  # L, even
 LOGARITHM = 6  # I
@@ -82,7 +81,7 @@ class Ratios:
 
 
 def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
-    """The levels as far out as the masses are above 1e-100.
+    """The ratios at all levels whose mass is above 1e-100.
 
     Shifts by up to `largest_shift` stay inside the table.
     """
@@ -93,12 +92,12 @@ def ratios(table: NoiseTable, largest_shift: int) -> Ratios:
 
 def pieces(b: float) -> list[tuple[float, float]]:
     """(0, b] cut at the integers, and finer where a cell is wide against x."""
-    found = [(0.0, min(b, 1.0))]
+    intervals = [(0.0, min(b, 1.0))]
     for s in range(1, math.ceil(b)):
         high, parts = min(b, s + 1.0), math.ceil(4 / s)
         edges = np.linspace(s, high, max(1, math.ceil(parts * (high - s))) + 1)
-        found.extend(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    return found
+        intervals.extend(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    return intervals
 
 
 @dataclass(frozen=True)
@@ -169,9 +168,9 @@ class Expansion:
 
 
 @njit(cache=True, nogil=True)
-def _raise_to(  # pragma: no cover
+def _raise_to(
     worst: FloatArray,
-    points: NDArray[np.complex128],
+    points: ComplexArray,
     c: float,
     terms: FloatArray,
     sizes: FloatArray,
@@ -210,7 +209,7 @@ def _folded(bound: FloatArray) -> FloatArray:
 
 
 @njit(cache=True, nogil=True)
-def _undominated(rows: FloatArray) -> FloatArray:  # pragma: no cover
+def _undominated(rows: FloatArray) -> FloatArray:
     """The rows that are not below another one in every column: the others cannot be the largest for any t."""
     kept = np.empty_like(rows)
     count = 0
@@ -247,14 +246,14 @@ def _sizes(rows: FloatArray, first: bool) -> FloatArray:
     starts, ends, middles, widest = rows
     if first:  # E[v^l] = p^l·E[b^l]
         return np.abs(ends)
-    found = np.maximum(starts, ends)
+    sizes = np.maximum(starts, ends)
     for l in range(3, MOMENTS, 2):
-        found[l] = abs(middles[l]) + l / 2 * widest[l - 1]
-    return np.asarray(found)
+        sizes[l] = abs(middles[l]) + l / 2 * widest[l - 1]
+    return np.asarray(sizes)
 
 
 @njit(cache=True, nogil=True)
-def _cumulants(joint: FloatArray, c: float) -> FloatArray:  # pragma: no cover
+def _cumulants(joint: FloatArray, c: float) -> FloatArray:
     """Coefficients (degree in τ, degree in p) of the logarithm's series, over c²(t² - t).
 
     The series is Σ_{i<=I} (-1)^(i+1) w^i/i for w = Σ_l C(t,l)·E[(a + p·(b-a))^l], from joint[i, j] = E[a^i
@@ -288,11 +287,11 @@ def _cumulants(joint: FloatArray, c: float) -> FloatArray:  # pragma: no cover
 @njit(cache=True, nogil=True)
 def _product(a: FloatArray, b: FloatArray) -> FloatArray:
     """The product of two polynomials in two variables."""
-    found = np.zeros((a.shape[0] + b.shape[0] - 1, a.shape[1] + b.shape[1] - 1))
+    product = np.zeros((a.shape[0] + b.shape[0] - 1, a.shape[1] + b.shape[1] - 1))
     for i in range(b.shape[0]):
         for j in range(b.shape[1]):
             if b[i, j] != 0:
                 for k in range(a.shape[0]):
                     for l in range(a.shape[1]):
-                        found[i + k, j + l] += b[i, j] * a[k, l]
-    return found
+                        product[i + k, j + l] += b[i, j] * a[k, l]
+    return product

@@ -13,11 +13,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from skelmix.accounting.bisection import boundary
 from skelmix.accounting.gaussian.certificate import GaussianCertificate
-from skelmix.accounting.gaussian.contour import (
+from skelmix.accounting.gaussian.contour_integrals import (
     GRID,
     STEP,
     Contour,
@@ -28,13 +28,12 @@ from skelmix.accounting.gaussian.contour import (
     series_error,
 )
 from skelmix.accounting.gaussian.expansion import Expansion, Ratios, ratios
-from skelmix.accounting.gaussian.noise_table import noise_table
+from skelmix.accounting.gaussian.noise_tables import noise_table
 from skelmix.accounting.gaussian.tilted import TiltedExpansion
+from skelmix.arrays import FloatArray
 from skelmix.errors import PrivacyUnattainable
 from skelmix.noise.laws import Law
 from skelmix.validation import non_negative, positive, probability, whole
-
-FloatArray = NDArray[np.float64]
 
 _SMOOTHING = (
     0.012,
@@ -118,10 +117,10 @@ def _expansions(values: Ratios, linf: float, offsets: FloatArray, mu: float) -> 
         return [(Expansion(values, linf, 1 - highest, highest), None)]
     reals = np.unique(np.concatenate([0.5 + offsets, 0.5 - offsets]))
     tilted = TiltedExpansion(values, _SPLIT / unit, linf, reals, _TILTED_END / mu)
-    found: list[Series] = [(Expansion(values, _SPLIT / unit, 1 - highest, highest), tilted)]
+    expansions: list[Series] = [(Expansion(values, _SPLIT / unit, 1 - highest, highest), tilted)]
     if linf * unit <= _PLAIN and values.reach < _FEW_LEVELS:
-        found.append((Expansion(values, linf, 1 - highest, highest), None))
-    return found
+        expansions.append((Expansion(values, linf, 1 - highest, highest), None))
+    return expansions
 
 
 def _smallest_mu(lines: list[Contour], values: Ratios, linf: float, radius: float, slack: float) -> float:
@@ -149,7 +148,7 @@ def _smallest_mu(lines: list[Contour], values: Ratios, linf: float, radius: floa
 
 
 def _refuse_hopeless(law: Law, linf: float) -> None:
-    """Refuse at once what the contours would find out slowly, or at more cost than the answer is worth."""
+    """Refuse early where the contour integrals would fail slowly, or would cost more than they gain."""
     deviation = math.sqrt(law.variance)
     if law.variance > _MOST_VARIANCE:
         raise PrivacyUnattainable(
@@ -169,14 +168,14 @@ def _refuse_hopeless(law: Law, linf: float) -> None:
 
 
 def _ratios(law: Law, linf: float) -> Ratios:
-    """As far out as high moments under tilted laws need, the further the larger linf is."""
+    """The ratios at as many levels as high moments under tilted laws need: more for a larger linf."""
     shift = math.ceil(linf) + 1
     deviation = math.sqrt(law.variance)
     return ratios(noise_table(law, min(13 + 12 * linf / deviation, 22) * deviation + shift), shift)
 
 
 def _series_alone(lines: list[Contour], offsets: FloatArray, ideal: float, slack: float) -> float:
-    """A quick estimate: mu over `ideal` if the series were all and smoothing were free.
+    """A quick estimate of mu/`ideal` from the series alone, as if smoothing cost nothing.
 
     Infinite: there is hardly any hope.
     """
@@ -219,16 +218,14 @@ def _largest_epsilon(mu: float, slack: float) -> float:
 
 def _dominating(offsets: FloatArray, errors: FloatArray, smoothed: float, slack: float) -> float:
     """The mu of a Gaussian pair that dominates the smoothed pair up to ε*; infinite if none is found."""
-    bad, good = math.log(1e-6), math.log(_LARGEST_ETA)
-    if not _outweighs(offsets, errors, smoothed, smoothed * (1 + _LARGEST_ETA), slack):
+
+    def outweighs(log_eta: float) -> bool:
+        return _outweighs(offsets, errors, smoothed, smoothed * (1 + math.exp(log_eta)), slack)
+
+    lowest, highest = math.log(1e-6), math.log(_LARGEST_ETA)
+    if not outweighs(highest):
         return math.inf
-    while good - bad > 0.005:
-        middle = (bad + good) / 2
-        if _outweighs(offsets, errors, smoothed, smoothed * (1 + math.exp(middle)), slack):
-            good = middle
-        else:
-            bad = middle
-    return smoothed * (1 + math.exp(good))
+    return smoothed * (1 + math.exp(boundary(outweighs, lowest, highest, absolute=0.005)))
 
 
 def _outweighs(offsets: FloatArray, errors: FloatArray, smoothed: float, mu: float, slack: float) -> bool:

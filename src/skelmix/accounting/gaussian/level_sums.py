@@ -6,15 +6,14 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from skelmix.arrays import FloatArray
 
 _BLOCK = 128  # levels at a time: what is made of them stays in the nearest cache
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def power_sums(  # pragma: no cover
+def power_sums(
     mass: FloatArray, start: FloatArray, end: FloatArray, unit: float, orders: int
 ) -> tuple[FloatArray, FloatArray]:
     """The sums of powers and joint powers of a = start/unit and b = end/unit.
@@ -57,7 +56,7 @@ def power_sums(  # pragma: no cover
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def tilted_modulus(  # pragma: no cover
+def tilted_modulus(
     mass: FloatArray, rows: FloatArray, offsets: FloatArray, first: float, step: float, count: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """The moduli |E r^(u+iω)| with the middle r of a piece of x, and what bounds their change.
@@ -108,8 +107,8 @@ def tilted_modulus(  # pragma: no cover
 
 
 @njit(cache=True, nogil=True)
-def _heavy(mass: FloatArray, logs: FloatArray, offset: float) -> tuple[int, int]:  # pragma: no cover
-    """Where levels weigh at least 1e-18 at the outermost tilts; in between they weigh less than at these."""
+def _heavy(mass: FloatArray, logs: FloatArray, offset: float) -> tuple[int, int]:
+    """The range of levels that weigh at least 1e-18 at an outermost tilt; others weigh less at every tilt."""
     low, high = 0, len(mass)
     while low < high and mass[low] * math.exp(0.5 * logs[low] + offset * abs(logs[low])) < 1e-18:
         low += 1
@@ -121,9 +120,7 @@ def _heavy(mass: FloatArray, logs: FloatArray, offset: float) -> tuple[int, int]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _tilted(  # pragma: no cover
-    mass: FloatArray, rows: FloatArray, offsets: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _tilted(mass: FloatArray, rows: FloatArray, offsets: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The weights of `tilted_modulus`: (mass·r^u per level, `steep`).
 
     Powers come from those of the last offset where the gaps are equal, as they are.

@@ -1,4 +1,4 @@
-"""Privacy-loss distributions of Poisson-sampled Gaussian rounds, on a grid and on the private side.
+"""Privacy-loss distributions of Poisson-sampled Gaussian rounds, on a grid, rounded to the private side.
 
 A distribution is the law of ln(P/Q) under P at multiples of an interval. One round is put on the grid by
 "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, Algorithm 1): its hockey-stick
@@ -12,13 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
 from skelmix.accounting.gaussian.transforms import convolution, convolution_power
-
-FloatArray = NDArray[np.float64]
+from skelmix.arrays import FloatArray
 
 _FARTHEST = 9.98  # in deviations: beyond, the mass is below e^-50
 _TAIL = 1e-15  # mass that a composition may cut off; it counts as an infinite loss

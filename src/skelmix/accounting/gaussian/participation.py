@@ -63,10 +63,10 @@ def _epsilon(
     best = math.inf
     for interval in _intervals(mu, coin):
         forward, reverse = directions(mu, coin, participations, interval)
-        found = min(best, max(forward.epsilon(delta - coin * paid), reverse.epsilon(delta - paid)))
-        enough = _CONVERGED * max(min(1.0, found), 0.05 * found)
-        settled = best - found <= enough and interval <= 0.05 * found
-        best = found
+        refined = min(best, max(forward.epsilon(delta - coin * paid), reverse.epsilon(delta - paid)))
+        enough = _CONVERGED * max(min(1.0, refined), 0.05 * refined)
+        settled = best - refined <= enough and interval <= 0.05 * refined
+        best = refined
         if settled or math.isinf(best):
             break
     return best, interval
@@ -104,7 +104,7 @@ def aggregator_epsilon(
 def aggregator_delta(
     certificate: GaussianCertificate, participations: Participations, *, epsilon: float, coin: float = 1.0
 ) -> float:
-    """δ at ε of a run, an upper bound, at most 1; see `aggregator_epsilon`."""
+    """An upper bound on the δ of a run at ε, at most 1; see `aggregator_epsilon`."""
     non_negative(epsilon=epsilon)
     _check_coin(coin)
     if certificate.mu == 0 and certificate.slack == 0:
@@ -116,9 +116,9 @@ def aggregator_delta(
     best = 1.0
     for interval in _intervals(mu, coin):
         forward, reverse = directions(mu, float(coin), participations, interval)
-        found = min(best, max(forward.delta(epsilon) + coin * paid, reverse.delta(epsilon) + paid))
-        settled = best - found <= _CONVERGED * found and best < 1
-        best = found
+        refined = min(best, max(forward.delta(epsilon) + coin * paid, reverse.delta(epsilon) + paid))
+        settled = best - refined <= _CONVERGED * refined and best < 1
+        best = refined
         if settled:
             break
     return best
@@ -155,7 +155,7 @@ def largest_mu_against_aggregator(
 
 
 def _rough_log_mu(epsilon: float, delta: float, participations: Participations, coin: float) -> float:
-    """About ln mu: m contributions with a coin c are like one Gaussian with mu² = m·c²·(exp(mu²) - 1)."""
+    """A rough ln mu: m contributions with a coin c are like one Gaussian with mu² = m·c²·(exp(mu²) - 1)."""
 
     def excess(log_mu: float) -> float:
         return math.log(max(1e-300, float(gaussian_deltas(epsilon, np.exp([log_mu]))[0])) / delta)

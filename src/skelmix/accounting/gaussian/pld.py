@@ -22,6 +22,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import log_ndtr
 
+from skelmix.accounting.bisection import boundary
 from skelmix.accounting.gaussian.certificate import GaussianCertificate
 from skelmix.accounting.gaussian.losses import DIVERGENCE_ERROR, Losses, hockey_stick, sampled_gaussian
 from skelmix.errors import InvalidInput, PrivacyUnattainable
@@ -57,17 +58,14 @@ class _Gaussian:
         if self.mu == 0:
             return 0.0
         near = float(log_ndtr(self.mu / 2 - epsilon / self.mu))
-        lost = 1e-15 * (1 + abs(near) + epsilon) * math.exp(near)  # digits, where mu is small
-        return float(hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9) + lost
+        rounding_error = 1e-15 * (1 + abs(near) + epsilon) * math.exp(near)  # digits, where mu is small
+        return float(hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9) + rounding_error
 
     def epsilon(self, delta: float) -> float:
         if self.delta(0.0) <= delta:
             return 0.0
-        low, high = 0.0, self.mu * (self.mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1)
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
+        highest = self.mu * (self.mu / 2 + math.sqrt(2 * math.log(1 / delta)) + 1)
+        return boundary(lambda epsilon: self.delta(epsilon) <= delta, 0.0, highest)
 
 
 class _Sampled:
@@ -82,8 +80,8 @@ class _Sampled:
         self.allowance = rounds * DIVERGENCE_ERROR + max(losses.rounding for losses in directions)
 
     def delta(self, epsilon: float) -> float:
-        found = max(0.0, *(losses.delta(epsilon) for losses in self.directions))
-        return found * (1 + 1e-9) + self.allowance  # a sum of up to millions of terms
+        delta_on_grid = max(0.0, *(losses.delta(epsilon) for losses in self.directions))
+        return delta_on_grid * (1 + 1e-9) + self.allowance  # a sum of up to millions of terms
 
     def epsilon(self, delta: float) -> float:
         if delta <= self.allowance:
@@ -106,8 +104,10 @@ def _profile(parts: _Gaussians, interval: float) -> _Profile:
         return _Gaussian(total)
     directions: tuple[Losses, ...] = ()
     for mu, q, rounds in [*sampled, *([(total, 1.0, 1)] if total else [])]:
-        one = tuple(losses.repeated(rounds) for losses in sampled_gaussian(mu, q, interval))
-        directions = tuple(a + b for a, b in zip(directions, one, strict=True)) if directions else one
+        composed = tuple(losses.repeated(rounds) for losses in sampled_gaussian(mu, q, interval))
+        directions = (
+            tuple(a + b for a, b in zip(directions, composed, strict=True)) if directions else composed
+        )
     return _Sampled(directions, sum(rounds for _, _, rounds in sampled) + bool(total))
 
 
@@ -128,21 +128,19 @@ def _least_epsilon(profile: _Profile, delta: float, slack: float) -> float:
 def _epsilon(parts: _Gaussians, delta: float, slack: float) -> tuple[float, float]:
     """(ε, discretisation at which it settled)."""
     parts = tuple(part for part in parts if part[0] > 0 and part[1] > 0)
-    if any(
-        mu > 40 for mu, _, _ in parts
-    ):  # no guarantee of any use, and no discretisation that fits into memory
+    if any(mu > 40 for mu, _, _ in parts):  # of no use, and no discretisation fits into memory
         return math.inf, 0.0
     interval, before, step = _coarsest(parts), math.inf, 2.0
     for _ in range(_FINEST_STEPS):
-        found = min(before, _least_epsilon(_profile(parts, interval), delta, slack))
+        epsilon = min(before, _least_epsilon(_profile(parts, interval), delta, slack))
         # the error of the discretisation is about quadratic in the interval: so much is still to be gained
-        excess = (before - found) / (step**2 - 1) / (_CONVERGED / 3 * min(1.0, found) or 1.0)
-        settled = excess <= 1 and interval <= 0.05 * found
-        if settled or math.isinf(found) or all(q == 1 for _, q, _ in parts) or interval / 2 < _finest(parts):
+        excess = (before - epsilon) / (step**2 - 1) / (_CONVERGED / 3 * min(1.0, epsilon) or 1.0)
+        settled = (excess <= 1 and interval <= 0.05 * epsilon) or math.isinf(epsilon)
+        if settled or all(q == 1 for _, q, _ in parts) or interval / 2 < _finest(parts):
             break
         step = 4.0 if 4 < excess < math.inf and interval / 4 >= _finest(parts) else 2.0
-        interval, before = interval / step, found
-    return found, interval
+        interval, before = interval / step, epsilon
+    return epsilon, interval
 
 
 def _coarsest(parts: _Gaussians) -> float:
@@ -173,12 +171,12 @@ def composed_delta(parts: Sequence[Part], *, epsilon: float) -> float:
         return 1.0
     interval, before = _coarsest(gaussians), 1.0
     for _ in range(_FINEST_STEPS):
-        found = _profile(gaussians, interval).delta(epsilon)
-        if (before - found <= _CONVERGED * found and before < 1) or interval / 2 < _finest(gaussians):
+        refined = _profile(gaussians, interval).delta(epsilon)
+        if (before - refined <= _CONVERGED * refined and before < 1) or interval / 2 < _finest(gaussians):
             break
-        interval, before = interval / 2, min(found, before)
+        interval, before = interval / 2, min(refined, before)
     slack = math.exp(min(epsilon, 700.0)) * _total_slack(parts)
-    return min(1.0, found, before) + slack if min(found, before) + slack < 1 else 1.0
+    return min(1.0, refined, before) + slack if min(refined, before) + slack < 1 else 1.0
 
 
 def _gaussians(parts: Sequence[Part]) -> _Gaussians:
@@ -191,7 +189,7 @@ def _gaussians(parts: Sequence[Part]) -> _Gaussians:
 
 
 def _rounded_up(mu: float) -> float:
-    """At most 2^-40 (relative) larger, so that what differs in its last bits only is computed once."""
+    """The number rounded up by 2^-40 (relative) at most: values that differ in their last bits become one."""
     fraction, exponent = math.frexp(mu)
     return math.ldexp(math.ceil(fraction * 2**41) / 2**41, exponent)
 
@@ -288,8 +286,8 @@ def _largest_mu(
         parts = ((_rounded_up(math.exp(log_mu)), q, rounds),)
         if log_mu > math.log(40):
             return 50.0
-        found = _profile(parts, max(interval, _finest(parts))).epsilon(delta)
-        return math.log(max(found, 1e-9) / epsilon) if found < math.inf else 50.0
+        reached = _profile(parts, max(interval, _finest(parts))).epsilon(delta)
+        return math.log(max(reached, 1e-9) / epsilon) if reached < math.inf else 50.0
 
     if start is None:
         x, slope = _root(excess, _like_a_gaussian(epsilon, delta, rounds, q), 1.2, 1e-3)
@@ -305,15 +303,16 @@ def _largest_mu(
 
 
 def _like_a_gaussian(epsilon: float, delta: float, rounds: int, q: float) -> float:
-    """About log mu: many rounds together are like one Gaussian with mu² = rounds·q²·(exp(mu²) - 1).
+    """A rough log mu: many rounds together are like one Gaussian with mu² = rounds·q²·(exp(mu²) - 1).
 
     Dong, Roth and Su 2022, Corollary 5.4.
     """
-    low, high = 1e-7, 1e4
-    while high / low > 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if _Gaussian(middle).delta(epsilon) <= delta else (low, middle)
-    return 0.5 * math.log(math.log1p(low**2 / (rounds * q**2)) if q < 1 else low**2 / rounds)
+    largest = boundary(
+        lambda log_mu: _Gaussian(math.exp(log_mu)).delta(epsilon) <= delta,
+        math.log(1e4), math.log(1e-7), absolute=1e-3,
+    )  # fmt: skip
+    total = math.exp(2 * largest)
+    return 0.5 * math.log(math.log1p(total / (rounds * q**2)) if q < 1 else total / rounds)
 
 
 def _root(excess: Callable[[float], float], x: float, slope: float, within: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Privacy losses of a random number of Gaussian rounds: in closed form, or on a grid if a coin is thrown.
+"""Privacy losses of a random number of Gaussian rounds: in closed form, or on a grid if there is a coin.
 
 A profile gives δ at ε and ε at δ, from above, in one direction of a pair of neighbours.
 """
@@ -14,9 +14,11 @@ import numpy as np
 from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
-from skelmix.accounting.gaussian.losses import DIVERGENCE_ERROR, FloatArray, Losses, sampled_gaussian
+from skelmix.accounting.bisection import boundary
+from skelmix.accounting.gaussian.losses import DIVERGENCE_ERROR, Losses, sampled_gaussian
 from skelmix.accounting.gaussian.transforms import convolution_mixture
 from skelmix.accounting.participations import Participations
+from skelmix.arrays import FloatArray
 
 _TAIL = 1e-15  # mass that a composition may cut off; it counts as an infinite loss
 _ORDERS = 20  # exponents of the Chernoff bounds that say where to cut
@@ -51,10 +53,7 @@ class GaussianSum:
             if high > 1e15:
                 return math.inf
         low = high / 2 if high > 1 else 0.0
-        while high - low > 1e-12 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
+        return boundary(lambda epsilon: self.delta(epsilon) <= delta, low, high, relative=1e-12)
 
 
 def gaussian_deltas(epsilon: float, mu: FloatArray) -> FloatArray:
@@ -77,8 +76,8 @@ class GridSum:
     allowance: float
 
     def delta(self, epsilon: float) -> float:
-        found = max(0.0, self.losses.delta(epsilon))
-        return min(1.0, found * (1 + 1e-9) + self.allowance)  # a sum of up to millions of terms
+        delta_on_grid = max(0.0, self.losses.delta(epsilon))
+        return min(1.0, delta_on_grid * (1 + 1e-9) + self.allowance)  # a sum of up to millions of terms
 
     def epsilon(self, delta: float) -> float:
         if delta <= self.allowance:

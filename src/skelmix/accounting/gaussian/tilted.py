@@ -18,13 +18,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skelmix.accounting.gaussian.expansion import Ratios
-from skelmix.accounting.gaussian.tilted_sums import coefficients, raise_to, spread, tilted_sums
+from skelmix.accounting.gaussian.tilted_kernels import coefficients, raise_to, spread, tilted_sums
+from skelmix.arrays import FloatArray
 from skelmix.errors import PrivacyUnattainable
-
-FloatArray = NDArray[np.float64]
 
 _NARROW = 1 / 16  # half width of a piece, at most: as a share of x, and times |t|·χ
 _TRUNCATION = 1e-9  # what the series in ω leave out at the largest ω, about
@@ -90,13 +88,13 @@ class TiltedExpansion:
 
     def _squares(self, mass: FloatArray, logs: FloatArray, lift: FloatArray, x: float) -> FloatArray:
         """Where E[r_x^u] is below the Gaussian's, a smaller Gaussian that fits on the axis; any would do."""
-        found = np.full(len(self.lines), self.chi2)
+        squares = np.full(len(self.lines), self.chi2)
         for i, u in enumerate(self.lines.tolist()):
             size = u * u - u
             if abs(size) > 0.01:
                 moment = float(mass @ (np.expm1(u * logs) - u * lift))
-                found[i] = min(self.chi2, 2 * math.log1p(moment) / (size * x * x))
-        return np.asarray(np.maximum(found, 0.5 * self.chi2))
+                squares[i] = min(self.chi2, 2 * math.log1p(moment) / (size * x * x))
+        return np.asarray(np.maximum(squares, 0.5 * self.chi2))
 
     def _index(self, u: float) -> int:
         return int(np.flatnonzero(self.lines == u)[0])
@@ -132,15 +130,15 @@ def _cuts(low: float, high: float, largest: float) -> list[tuple[float, float]]:
 
     Their half width is at most `_NARROW` of x and of 1/(|t|χ).
     """
-    found, start = [], low
+    cuts, start = [], low
     while start < high:
         cell = min(high, math.floor(start) + 1.0)
         widest = 2 * _NARROW * min(start, 1 / largest)
         stop = start + (cell - start) / math.ceil((cell - start) / widest)
         stop = cell if cell - stop < 1e-9 * cell else stop
-        found.append((start, stop))
+        cuts.append((start, stop))
         start = stop
-    return found
+    return cuts
 
 
 def _terms(y: float) -> int:

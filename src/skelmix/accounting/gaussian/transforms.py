@@ -29,11 +29,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
-FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
+from skelmix.arrays import ComplexArray, FloatArray
 
 _UNIT = 2.0**-53
 _SPLITS = (0.5, 0.9, 0.99)  # values of t; the best one is taken
@@ -65,10 +63,14 @@ def convolution_power(mass: FloatArray, count: int, size: int) -> tuple[FloatArr
 
 def convolution(first: FloatArray, second: FloatArray, size: int) -> tuple[FloatArray, float]:
     """(the circular convolution of two masses, padded to `size`; bound on its L1 error)."""
-    one, other = rfft(first, size), rfft(second, size)
+    first_transform, second_transform = rfft(first, size), rfft(second, size)
     errors = [forward_error(size) * float(np.sum(np.abs(mass))) * (1 + 1e-9) for mass in (first, second)]
-    product = one * other
-    spectral = errors[1] * _norm(one) + errors[0] * _norm(other) + math.prod(errors) * math.sqrt(size)
+    product = first_transform * second_transform
+    spectral = (
+        errors[1] * _norm(first_transform)
+        + errors[0] * _norm(second_transform)
+        + math.prod(errors) * math.sqrt(size)
+    )
     return irfft(product, size), spectral + (3 * _UNIT + _inverse_error(size)) * _norm(product)
 
 
@@ -88,7 +90,7 @@ def convolution_mixture(
 
 
 def _norm(half: ComplexArray) -> float:
-    """Of the whole spectrum, from the half that a real transform keeps; from above."""
+    """An upper bound on the norm of the whole spectrum, from the half that a real transform keeps."""
     return math.sqrt(2) * float(np.linalg.norm(half)) * (1 + 1e-9)
 
 

@@ -96,28 +96,10 @@ def largest_linf(total_noise: float, order: int) -> int:
     whole(2, order=order)
     linear = 2 * total_noise / (order - 1)
     quadratic = math.sqrt(4 * total_noise / (10.9 * order**2 - 1.8 * order - 9.1))
-    candidate = (
-        math.floor(min(linear, quadratic)) + 1
-    )  # strict inequalities, and rounding of the two lines above
+    candidate = math.floor(min(linear, quadratic)) + 1  # the two lines above are rounded
     while candidate > 0 and not _equation_3(total_noise, candidate, order):
         candidate -= 1
     return candidate
-
-
-def corollary_1_best(
-    total_noise: float,
-    c: float,
-    account: Callable[[RdpCurve], tuple[float, int]],
-    orders: Orders = DEFAULT_ORDERS,
-) -> tuple[float, int, int]:
-    """(ε, order, Δ∞): the best order under Corollary 1, and the widest coordinates that it allows.
-
-    `account` turns the curve of one round into (ε, order used), sampling and composition included. τ does not
-    depend on Δ∞, so the best order is found with Δ∞ = 1, and Δ∞ is then the largest integer allowed at that
-    order, hence at every order below that sampling draws on. Gives (infinity, 0, 0) when no order is allowed.
-    """
-    epsilon, order = account(corollary_1(total_noise, c, 1, orders))
-    return (epsilon, order, largest_linf(total_noise, order)) if order else (math.inf, 0, 0)
 
 
 def skellam(total_noise: float, l2: float, l1: float, orders: Orders = DEFAULT_ORDERS) -> RdpCurve:

@@ -20,9 +20,9 @@ def epsilon(curve: RdpCurve, delta: float) -> tuple[float, int]:
     for a, tau in zip(curve.orders, curve.values, strict=True):
         if -math.expm1(-tau) < delta**2:
             return 0.0, a
-        found = max(0.0, tau + math.log1p(-1 / a) - math.log(delta * a) / (a - 1))
-        if found < best:
-            best, order = found, a
+        candidate = max(0.0, tau + math.log1p(-1 / a) - math.log(delta * a) / (a - 1))
+        if candidate < best:
+            best, order = candidate, a
     return best, order
 
 
@@ -35,7 +35,7 @@ def delta(curve: RdpCurve, epsilon: float) -> tuple[float, int]:
     best, order = 1.0, 0
     for a, tau in zip(curve.orders, curve.values, strict=True):
         exponent = (a - 1) * (tau - epsilon + math.log1p(-1 / a)) - math.log(a)
-        found = min(math.exp(min(exponent, 0.0)), math.sqrt(-math.expm1(-tau)))
-        if found < best:
-            best, order = found, a
+        candidate = min(math.exp(min(exponent, 0.0)), math.sqrt(-math.expm1(-tau)))
+        if candidate < best:
+            best, order = candidate, a
     return best, order

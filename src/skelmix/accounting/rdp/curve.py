@@ -18,13 +18,13 @@ DEFAULT_ORDERS: tuple[int, ...] = tuple(range(2, 257))
 
 def checked_orders(orders: Iterable[int]) -> tuple[int, ...]:
     """Strictly increasing integers >= 2, as a tuple; anything else raises `InvalidInput`."""
-    found = tuple(orders)
-    for order in found:
+    given = tuple(orders)
+    for order in given:
         if type(order) is not int or order < 2:  # only then is the full check, with its message, needed
             whole(2, order=order)
-    if any(a >= b for a, b in pairwise(found)):
-        raise InvalidInput(f"orders = {found!r}: must increase strictly; sort them and drop repetitions")
-    return tuple(int(order) for order in found)
+    if any(a >= b for a, b in pairwise(given)):
+        raise InvalidInput(f"orders = {given!r}: must increase strictly; sort them and drop repetitions")
+    return tuple(int(order) for order in given)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class RdpCurve:
         return RdpCurve(tuple(a for a, _ in common), tuple(v for _, v in common))
 
     def __mul__(self, rounds: object) -> RdpCurve:
-        """The same round `rounds` times; 0 rounds cost nothing."""
+        """The curve of `rounds` such rounds; 0 rounds cost nothing."""
         if not isinstance(rounds, Integral):
             return NotImplemented
         whole(0, rounds=rounds)

@@ -18,9 +18,8 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from skelmix.arrays import FloatArray
 
 INFLATION = 1e-9
 _SMALL = 0.05  # below this, ln Ξ is taken from the sum of Ξ - 1
@@ -29,7 +28,7 @@ _BLOCK = 512
 
 
 @njit(cache=True, nogil=True)
-def _log_ratio(k: int, s: int, p: float, L: Floats) -> float:
+def _log_ratio(k: int, s: int, p: float, L: FloatArray) -> float:
     """ln(P_x(k)/P0(k)). p is in [0, 1]; p = 1 is the shift s+1."""
     near = L[abs(k - s)]
     if p == 0.0:
@@ -45,12 +44,12 @@ def _log_ratio(k: int, s: int, p: float, L: Floats) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _g(j: int, L: Floats) -> float:
+def _g(j: int, L: FloatArray) -> float:
     return L[abs(j - 1)] - L[abs(j)]
 
 
 @njit(cache=True, nogil=True)
-def _up(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
+def _up(k: int, c: float, s: int, L: FloatArray, concavity_gap: FloatArray) -> float:
     """A bound on the logarithm of term(k+1)/term(k), outwards.
 
     It falls with k from k = s+1 (c > 0) or 0 (c < 0) on.
@@ -63,7 +62,7 @@ def _up(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _down(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
+def _down(k: int, c: float, s: int, L: FloatArray, concavity_gap: FloatArray) -> float:
     """A bound on the logarithm of term(k-1)/term(k), inwards; falls with k."""
     if c > 0:
         return _g(k, L) - c * (_g(k, L) - _g(k - s, L)) + (2 * c + 1) * concavity_gap[0]
@@ -71,14 +70,27 @@ def _down(k: int, c: float, s: int, L: Floats, concavity_gap: Floats) -> float:
 
 
 @njit(cache=True, nogil=True)
-def log_moment(order: int, s: int, p: float, reverse: bool, L: Floats, concavity_gap: Floats) -> float:
+def log_moment(
+    order: int, s: int, p: float, reverse: bool, L: FloatArray, concavity_gap: FloatArray
+) -> float:
     """Upper bound on ln E_P0[(P_x/P0)^c], c = order or 1 - order (reverse); infinity if L is too short."""
     return moment_window(order, s, p, reverse, L, concavity_gap)[0]
 
 
 @njit(cache=True, nogil=True)
+def _peak(c: float, s: int, p: float, sign: int, L: FloatArray, low: int, high: int) -> int:
+    """Where the terms peak between low and high; only the speed of the sum depends on it."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        rise = L[middle + 1] - L[middle]
+        rise += c * (_log_ratio(sign * (middle + 1), s, p, L) - _log_ratio(sign * middle, s, p, L))
+        low, high = (middle, high) if rise > 0 else (low, middle)
+    return low
+
+
+@njit(cache=True, nogil=True)
 def moment_window(
-    order: int, s: int, p: float, reverse: bool, L: Floats, concavity_gap: Floats
+    order: int, s: int, p: float, reverse: bool, L: FloatArray, concavity_gap: FloatArray
 ) -> tuple[float, int, int]:
     """(`log_moment`, low, high): the terms outside low..high add up to less than 1e-15 of the sum.
 
@@ -88,15 +100,7 @@ def moment_window(
     sign = -1 if reverse else 1
     end = len(L) - s - 4
     first = 1 if reverse else s + 2  # from here on the ratios of terms are monotone
-    low, high = first, end
-    while high - low > 1:  # the peak: only the speed depends on it
-        middle = (low + high) // 2
-        rise = L[middle + 1] - L[middle]
-        rise += c * (_log_ratio(sign * (middle + 1), s, p, L) - _log_ratio(sign * middle, s, p, L))
-        if rise > 0:
-            low = middle
-        else:
-            high = middle
+    low = _peak(c, s, p, sign, L, first, end)
     top = L[low] + c * _log_ratio(sign * low, s, p, L)
     total = 0.0
     k = low
@@ -146,7 +150,9 @@ def moment_window(
 
 
 @njit(cache=True, nogil=True)
-def _excess(c: float, s: int, p: float, sign: int, L: Floats, concavity_gap: Floats, end: int) -> float:
+def _excess(
+    c: float, s: int, p: float, sign: int, L: FloatArray, concavity_gap: FloatArray, end: int
+) -> float:
     """E_P0[W^c - 1 - c(W - 1)] = E_P0[W^c] - 1, a sum of non-negative terms, where it is small."""
     total = 0.0
     for direction in (1, -1):
@@ -204,8 +210,8 @@ def bound_on_interval(at_a: float, at_b: float, a: float, b: float, order: int, 
 
 @njit(cache=True, nogil=True)
 def _cell_tables(
-    order: int, s: int, reverse: bool, low: int, high: int, top: float, L: Floats
-) -> tuple[Floats, Floats]:
+    order: int, s: int, reverse: bool, low: int, high: int, top: float, L: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """The moment on a window as a polynomial's parts: (base, slope) on low..high.
 
     The moment at x = s + p is e^top·Σ base·(1 + p·slope)^c, c = order or 1 - order.
@@ -223,7 +229,7 @@ def _cell_tables(
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _table_moment(p: float, power: int, reverse: bool, base: Floats, slope: Floats) -> float:
+def _table_moment(p: float, power: int, reverse: bool, base: FloatArray, slope: FloatArray) -> float:
     """The sum Σ base·(1 + p·slope)^±power by repeated squaring, a block at a time in the nearest cache.
 
     The terms are not negative, so they may be added in any order.
@@ -262,8 +268,8 @@ def cell_bound(
     following: tuple[float, int, int],
     goal: float,
     reverse: bool,
-    L: Floats,
-    concavity_gap: Floats,
+    L: FloatArray,
+    concavity_gap: FloatArray,
 ) -> tuple[float, float]:
     """(upper, lower) bounds on sup D(x)/x² over [s, last], 1 <= s < last <= s+1.
 
@@ -275,9 +281,9 @@ def cell_bound(
     if last < s + 1:
         at_last = log_moment(order, s, last - s, reverse, L, concavity_gap) / (order - 1)
     lower = max(at_s / s**2, at_last / last**2)
-    found = bound_on_interval(at_s, at_last, s, last, order, reverse)
-    if found <= goal or not found < np.inf:
-        return found, lower
+    bound = bound_on_interval(at_s, at_last, s, last, order, reverse)
+    if bound <= goal or not bound < np.inf:
+        return bound, lower
     shift = 1 if reverse else 0  # the reflected shift by s+1 sits one further left
     low, high = min(here[1], following[1] - shift), max(here[2], following[2] - shift)
     base, slope = _cell_tables(order, s, reverse, low, high, here[0], L)
@@ -286,9 +292,9 @@ def cell_bound(
     stack = [(float(s), last, at_s, at_last)]
     while len(stack) > 0:
         a, b, at_a, at_b = stack.pop()
-        found = bound_on_interval(at_a, at_b, a, b, order, reverse)
-        if found <= max(goal, lower * (1 + 1e-4)) or b - a < 1e-7 or used > 2000 or not found < np.inf:
-            upper = max(upper, found)
+        bound = bound_on_interval(at_a, at_b, a, b, order, reverse)
+        if bound <= max(goal, lower * (1 + 1e-4)) or b - a < 1e-7 or used > 2000 or not bound < np.inf:
+            upper = max(upper, bound)
             continue
         x = 0.5 * (a + b)
         moment = math.log(_table_moment(x - s, power, reverse, base, slope)) + here[0]
@@ -321,8 +327,8 @@ def reverse_cells(
     upper: float,
     lower: float,
     rate: float,
-    L: Floats,
-    concavity_gap: Floats,
+    L: FloatArray,
+    concavity_gap: FloatArray,
     tight: float,
 ) -> tuple[float, float]:
     """(upper, lower) over (0, reach], reverse direction, cell by cell until the closed form is enough."""

@@ -1,4 +1,4 @@
-"""The logarithm of a summed noise law's pmf, far into its tails, with what bounds the rest of it."""
+"""The logarithm of a summed noise law's pmf, far into its tails, with bounds on what lies beyond."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skelmix.accounting.rdp.closed_form import convolution_gap
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import DiscreteGaussian, DiscreteGaussianSum, Law, Skellam
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def kind_of(law: Law) -> Kind:
     raise InvalidInput(f"law = {law!r}: the mixture bound knows Skellam and (sums of) discrete Gaussian laws")
 
 
-def integer_bounds(kind: Kind, order: int) -> Floats:
+def integer_bounds(kind: Kind, order: int) -> FloatArray:
     """Rows (A, B, C): each bounds D_order(P_s‖P0) by A·s² + B·s + C at every integer shift s >= 1.
 
     Skellam: the two branches of Agarwal, Kairouz, Liu 2021, Theorem 3.5. Discrete Gaussians: Kairouz, Liu,
@@ -63,7 +62,7 @@ def integer_bounds(kind: Kind, order: int) -> Floats:
 
 
 @functools.lru_cache(maxsize=16)
-def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
+def log_masses(kind: Kind, length: int) -> tuple[FloatArray, FloatArray]:
     """The logarithms of the masses, and how far the law's steps are from concave: (L, concavity_gap).
 
     L[k] = ln P0(k) for k = 0..length-1 at least.
@@ -83,7 +82,7 @@ def log_masses(kind: Kind, length: int) -> tuple[Floats, Floats]:
     return masses, np.full(length, concavity_gap)
 
 
-def _skellam_concavity_gap(v: float, length: int) -> Floats:
+def _skellam_concavity_gap(v: float, length: int) -> FloatArray:
     """Bounds on the steps g(j) of a Skellam law, for j >= 1.
 
     asinh(a) <= g(j) <= asinh(a) + ln(1 + j/(h² + (j-1/2)h)) with a = (j-1/2)/v, h = √((j-1/2)² + v²).
@@ -98,13 +97,13 @@ def _skellam_concavity_gap(v: float, length: int) -> Floats:
     return np.asarray(np.maximum(np.maximum.accumulate(gap[::-1])[::-1], beyond) * (1 + 1e-12))
 
 
-def _normalised(relative: NDArray[np.longdouble]) -> Floats:
+def _normalised(relative: NDArray[np.longdouble]) -> FloatArray:
     """L from ln(P0(k)/P0(0)); the mass beyond the array is far below the rounding of the sum."""
     total = 1 + 2 * np.exp(relative[1:])[::-1].sum()
     return np.asarray(relative - np.log(total), dtype=np.float64)
 
 
-def _skellam(v: float, length: int) -> Floats:
+def _skellam(v: float, length: int) -> FloatArray:
     """From the ratios ρ_j = I_{j-1}(v)/I_j(v) = 2j/v + 1/ρ_{j+1}, run downwards as δ_j = ρ_j - 1.
 
     The recurrence shrinks errors by 1/(ρ_j ρ_{j+1}); it starts so far out that an error of relative size 1/v
@@ -117,17 +116,17 @@ def _skellam(v: float, length: int) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _ratios_less_one(v: float, start: int, length: int) -> Floats:
+def _ratios_less_one(v: float, start: int, length: int) -> FloatArray:
     delta = math.expm1(math.asinh((start + 0.5) / v))
-    found = np.zeros(length)
+    excesses = np.zeros(length)
     for j in range(start, 0, -1):
         delta = 2.0 * j / v - delta / (1.0 + delta)
         if j < length:
-            found[j] = delta
-    return found
+            excesses[j] = delta
+    return excesses
 
 
-def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
+def _gaussian_sum(v: float, copies: int, length: int) -> tuple[FloatArray, float]:
     """The masses of a sum of discrete Gaussians: P_n(k) = exp(-k²/(2nσ²))·ψ_n(k), ψ_n even and of period n.
 
     It has that period because shifting every summand by one multiplies both sides alike.
@@ -156,7 +155,7 @@ def _gaussian_sum(v: float, copies: int, length: int) -> tuple[Floats, float]:
     return _normalised(parabola + log_psi), 2.0 * float(steps)
 
 
-def _convolve(a: Floats, m: int, b: Floats, n: int, sigma2: float, reach: int) -> Floats:
+def _convolve(a: FloatArray, m: int, b: FloatArray, n: int, sigma2: float, reach: int) -> FloatArray:
     """ψ_{m+n} on 0..min(reach, (m+n)//2), scaled to 1 at 0, from ψ_m and ψ_n on such ranges."""
     spread = math.sqrt(sigma2 * m * n / (m + n))
     width = math.ceil(13 * spread) + 2
@@ -166,7 +165,9 @@ def _convolve(a: Floats, m: int, b: Floats, n: int, sigma2: float, reach: int) -
 
 
 @njit(cache=True, nogil=True)
-def _periodic_sum(a: Floats, m: int, b: Floats, n: int, rate: float, width: int, size: int) -> Floats:
+def _periodic_sum(
+    a: FloatArray, m: int, b: FloatArray, n: int, rate: float, width: int, size: int
+) -> FloatArray:
     out = np.empty(size)
     for k in range(size):
         centre = k * (m / (m + n))

@@ -8,14 +8,12 @@ docs/explanation/tight-bound.md.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from skelmix.accounting.rdp.curve import RdpCurve
+from skelmix.arrays import FloatArray, IntArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import cohort_within
-
-Floats = NDArray[np.float64]
 
 
 def poisson(curve: RdpCurve, q: float) -> RdpCurve:
@@ -35,7 +33,7 @@ def poisson(curve: RdpCurve, q: float) -> RdpCurve:
     return RdpCurve.where_finite(usable.orders, values.tolist())
 
 
-def poisson_forward(curve: RdpCurve, q: float) -> Floats:
+def poisson_forward(curve: RdpCurve, q: float) -> FloatArray:
     """D_α((1-q)Q + qP ‖ Q) at each order of a curve on 2..A: ln(Σ_l C(α,l)(1-q)^(α-l) q^l M_l)/(α-1).
 
     With M_l = e^((l-1)τ(l)) and M_0 = M_1 = 1 the sum is 1 + Σ_{l>=2} C(α,l)(1-q)^(α-l) q^l (M_l - 1): only
@@ -51,7 +49,7 @@ def poisson_forward(curve: RdpCurve, q: float) -> Floats:
     return np.asarray(np.logaddexp(0.0, logsumexp(terms, axis=1)) / (orders - 1))
 
 
-def poisson_reverse(curve: RdpCurve, q: float) -> Floats:
+def poisson_reverse(curve: RdpCurve, q: float) -> FloatArray:
     """D_α(Q ‖ (1-q)Q + qP), bounded for any mechanism by the smaller of two.
 
     A Taylor polynomial in u = r - 1 with its remainder, 1 + C(α,2)q²(M_2-1) + C(α+1,3)q³(1-q)^(-α-2) min(1,
@@ -122,17 +120,17 @@ def _probability(q: float) -> None:
 
 
 def _leading(curve: RdpCurve) -> RdpCurve:
-    """The curve on 2, 3, ... as far as no order is absent."""
+    """The curve on 2, 3, ... up to the first missing order."""
     count = sum(1 for a, expected in enumerate(curve.orders, start=2) if a == expected)
     return RdpCurve(curve.orders[:count], curve.values[:count])
 
 
-def _log_choose(n: Floats | NDArray[np.int64], k: Floats | NDArray[np.int64] | int) -> Floats:
+def _log_choose(n: FloatArray | IntArray, k: FloatArray | IntArray | int) -> FloatArray:
     inside = np.maximum(np.asarray(n) - k, 0)
     return np.asarray(gammaln(np.asarray(n) + 1.0) - gammaln(np.asarray(k) + 1.0) - gammaln(inside + 1.0))
 
 
-def _log_expm1(x: Floats) -> Floats:
+def _log_expm1(x: FloatArray) -> FloatArray:
     """ln(e^x - 1) without overflow; -infinity at 0."""
     with np.errstate(divide="ignore"):
         return np.where(

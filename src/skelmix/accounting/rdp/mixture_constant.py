@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from skelmix.accounting.rdp.curve import DEFAULT_ORDERS, RdpCurve, checked_orders
@@ -27,11 +26,10 @@ from skelmix.accounting.rdp.moments import (
     reverse_cells,
 )
 from skelmix.accounting.rdp.profile import Kind, integer_bounds, kind_of, log_masses
+from skelmix.arrays import FloatArray, IntArray
 from skelmix.errors import PrivacyUnattainable
 from skelmix.noise.laws import Law
 from skelmix.validation import positive
-
-Floats = NDArray[np.float64]
 
 TIGHTNESS = 1e-4
 """How far, relatively, the returned bound may lie above the supremum."""
@@ -40,7 +38,7 @@ _FAR = 1e6  # variance from which on sums over the masses give way to closed for
 _LONGEST = 1 << 22
 
 
-def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> Floats:
+def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> FloatArray:
     """A certified upper bound on κ at each order, for 0 < |x| <= reach; float64, one value per order.
 
     law: the *summed* noise, `Skellam`, `DiscreteGaussian` or `DiscreteGaussianSum`. At most 1e-4 (relative)
@@ -50,7 +48,7 @@ def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> Flo
     return _bounds(law, reach, orders)[0]
 
 
-def kappa_lower(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> Floats:
+def kappa_lower(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> FloatArray:
     """The largest D_α(x)/x² that the search for `kappa` met: the supremum lies between the two."""
     return _bounds(law, reach, orders)[1]
 
@@ -65,7 +63,7 @@ def mixture_curve(law: Law, radius: float, orders: Iterable[int] = DEFAULT_ORDER
     return RdpCurve.where_finite(asked, values.tolist())
 
 
-def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[Floats, Floats]:
+def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[FloatArray, FloatArray]:
     positive(reach=reach)
     asked = checked_orders(orders)
     if not asked:
@@ -80,7 +78,7 @@ def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[Floats, Floa
 
 
 @functools.lru_cache(maxsize=256)
-def _cached(kind: Kind, reach: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _cached(kind: Kind, reach: float, orders: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     unit = _unit_moments(kind, orders[-1])
     upper, lower = _first_cell(unit, min(reach, 1.0), orders)
     if reach <= 1:
@@ -114,7 +112,7 @@ def _length(kind: Kind, order: int) -> int:
     return 1 << int(np.ceil(np.log2(16 * np.sqrt(kind.v) + 2 * order + 200)))
 
 
-def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _first_cell(unit: FloatArray, last: float, orders: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     """Bounds on sup over (0, last] of D_α(P_x‖P0)/x², last <= 1.
 
     The reverse direction is never the larger one here.
@@ -128,7 +126,7 @@ def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Flo
     table[:, 2:] = _log_binomial(order, orders[-1])[:, 2:] + log_excess[None, :]
     points = [last * 2.0**-i for i in range(4, -1, -1)]
 
-    def divergence(p: float) -> Floats:
+    def divergence(p: float) -> FloatArray:
         return _log1p_exp(_log_sum(p, order, table)) / (order - 1)
 
     values = {x: divergence(x) for x in points}
@@ -137,10 +135,10 @@ def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Flo
     waiting = [(0.0, points[0]), *pairwise(points)]
     while waiting:
         a, b = waiting.pop()
-        found = _first_bound(a, b, values, order)
+        bounds = _first_bound(a, b, values, order)
         goal = np.maximum(lower * (1 + TIGHTNESS), upper)
-        if (found <= goal).all() or b - a < 1e-9 * b or len(values) > 3000:
-            upper = np.maximum(upper, found)
+        if (bounds <= goal).all() or b - a < 1e-9 * b or len(values) > 3000:
+            upper = np.maximum(upper, bounds)
             continue
         x = 0.5 * (a + b)
         values[x] = divergence(x)
@@ -149,7 +147,7 @@ def _first_cell(unit: Floats, last: float, orders: tuple[int, ...]) -> tuple[Flo
     return upper, lower
 
 
-def _first_bound(a: float, b: float, values: dict[float, Floats], order: NDArray[np.int64]) -> Floats:
+def _first_bound(a: float, b: float, values: dict[float, FloatArray], order: IntArray) -> FloatArray:
     """Bound on D(x)/x² over [a, b]; from 0 on, G(p) = (Ξ-1)/p² does not fall, so G(b)/(α-1)."""
     if a == 0.0:
         with np.errstate(over="ignore"):
@@ -158,14 +156,14 @@ def _first_bound(a: float, b: float, values: dict[float, Floats], order: NDArray
 
 
 @njit(cache=True, nogil=True)
-def _intervals(at_a: Floats, at_b: Floats, a: float, b: float, order: NDArray[np.int64]) -> Floats:
+def _intervals(at_a: FloatArray, at_b: FloatArray, a: float, b: float, order: IntArray) -> FloatArray:
     out = np.empty(len(order))
     for i in range(len(order)):
         out[i] = bound_on_interval(at_a[i], at_b[i], a, b, order[i], False)
     return out
 
 
-def _log_binomial(order: NDArray[np.int64], most: int) -> Floats:
+def _log_binomial(order: IntArray, most: int) -> FloatArray:
     """ln C(α, l) at [α, l], l = 0..most; -infinity for l > α."""
     power = np.arange(most + 1)[None, :]
     rest = np.maximum(order[:, None] - power, 0)
@@ -173,7 +171,7 @@ def _log_binomial(order: NDArray[np.int64], most: int) -> Floats:
     return np.where(power <= order[:, None], logs, -np.inf)
 
 
-def _log_sum(p: float, order: NDArray[np.int64], table: Floats) -> Floats:
+def _log_sum(p: float, order: IntArray, table: FloatArray) -> FloatArray:
     """ln Σ_l exp(table[α, l])·p^l·(1-p)^(α-l), 0 < p <= 1, rounded up."""
     if p == 1:
         return table[np.arange(len(order)), order]
@@ -181,7 +179,7 @@ def _log_sum(p: float, order: NDArray[np.int64], table: Floats) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _log_sum_kernel(log_p: float, log_q: float, order: NDArray[np.int64], table: Floats) -> Floats:
+def _log_sum_kernel(log_p: float, log_q: float, order: IntArray, table: FloatArray) -> FloatArray:
     out = np.empty(len(order))
     for i in range(len(order)):
         top = -np.inf
@@ -196,18 +194,18 @@ def _log_sum_kernel(log_p: float, log_q: float, order: NDArray[np.int64], table:
     return out
 
 
-def _log1p_exp(x: Floats) -> Floats:
+def _log1p_exp(x: FloatArray) -> FloatArray:
     return np.logaddexp(0.0, x)
 
 
-def _unit_moments(kind: Kind, most: int) -> Floats:
+def _unit_moments(kind: Kind, most: int) -> FloatArray:
     """ln E_P0[(P0(k-1)/P0(k))^l] for l = 2..most, rounded up."""
     if kind.v > _FAR:
         return np.array([(l - 1) * integer_bounds(kind, l).sum(axis=1).min() for l in range(2, most + 1)])
     return _unit_moments_at(kind, np.arange(2, most + 1))
 
 
-def _unit_moments_at(kind: Kind, powers: NDArray[np.int64]) -> Floats:
+def _unit_moments_at(kind: Kind, powers: IntArray) -> FloatArray:
     length = _length(kind, int(powers[-1]))
     while True:
         masses, concavity_gap = log_masses(kind, length)
@@ -217,7 +215,7 @@ def _unit_moments_at(kind: Kind, powers: NDArray[np.int64]) -> Floats:
         length *= 2
 
 
-def _unit_rate(kind: Kind, unit: Floats, most: int) -> tuple[float, float, int]:
+def _unit_rate(kind: Kind, unit: FloatArray, most: int) -> tuple[float, float, int]:
     """(near, far, until): D_t(P_1‖P0) <= near·t at integers t = 2..until, and <= far·t at all t up to `most`.
 
     Beyond the moments at hand, a grid of orders with ratio 1.01 and chords between them, (t-1)D_t being
@@ -255,10 +253,10 @@ def _forward(
     far: float,
     until: int,
     reach: float,
-    order: NDArray[np.int64],
-    upper: Floats,
-    lower: Floats,
-) -> tuple[Floats, Floats]:
+    order: IntArray,
+    upper: FloatArray,
+    lower: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
     """(upper, lower) over (0, reach], forward direction, given those of the first cell.
 
     With D_t(P_1‖P0) <= ρt at integers t, Hölder's inequality gives every mixed moment at most the value it
@@ -278,12 +276,12 @@ def _forward(
         left = np.flatnonzero(rest > goal)
         if len(left) == 0:
             break
-        found = np.full(len(left), np.inf)
+        bounds = np.full(len(left), np.inf)
         known = rho[left] < np.inf
         if known.any():
             pick = left[known]
-            found[known] = _forward_cell(s, last, order[pick], rho[pick], goal[pick])
-        for i, high in zip(left.tolist(), found.tolist(), strict=True):
+            bounds[known] = _forward_cell(s, last, order[pick], rho[pick], goal[pick])
+        for i, high in zip(left.tolist(), bounds.tolist(), strict=True):
             if high > goal[i] and kind.v <= _FAR:
                 exact, low = _summed(kind, int(order[i]), s, last, goal[i])
                 high, lower[i] = min(high, exact), max(lower[i], low)
@@ -292,7 +290,7 @@ def _forward(
     return upper, lower
 
 
-def _closed(s: int, order: NDArray[np.int64], rho: Floats) -> Floats:
+def _closed(s: int, order: IntArray, rho: FloatArray) -> FloatArray:
     """A bound on D(x)/x², forward, for all x >= s, from D <= ρα·s² at integers; falls with s.
 
     The chord of Ξ^(1/α): αρ(x² + p(1-p)), and (α-1)/(8α)·(D(s+1) - D(s))² for the logarithm of a line; or
@@ -303,7 +301,7 @@ def _closed(s: int, order: NDArray[np.int64], rho: Floats) -> Floats:
     return np.minimum(chord, a * ((s + 1) / s) ** 2)
 
 
-def _forward_cell(s: int, last: float, order: NDArray[np.int64], rho: Floats, goal: Floats) -> Floats:
+def _forward_cell(s: int, last: float, order: IntArray, rho: FloatArray, goal: FloatArray) -> FloatArray:
     """Upper bounds over the cell [s, last]: splits until below the goal, where that is possible."""
     most = int(order[-1])
     power = np.arange(most + 1)[None, :]
@@ -312,7 +310,7 @@ def _forward_cell(s: int, last: float, order: NDArray[np.int64], rho: Floats, go
     )
     start = rho * order * float(s) ** 2
 
-    def divergence(x: float) -> Floats:
+    def divergence(x: float) -> FloatArray:
         return start + _log_sum(x - s, order, table) / (order - 1)
 
     values = {float(s): start, last: divergence(last)}
@@ -321,10 +319,10 @@ def _forward_cell(s: int, last: float, order: NDArray[np.int64], rho: Floats, go
     waiting = [(float(s), last)]
     while waiting:
         a, b = waiting.pop()
-        found = _intervals(values[a], values[b], a, b, order)
+        bounds = _intervals(values[a], values[b], a, b, order)
         hopeless = (values[a] > goal * a**2) | (values[b] > goal * b**2)
-        if ((found <= reached) | hopeless).all() or b - a < 1e-3:
-            upper = np.maximum(upper, found)
+        if ((bounds <= reached) | hopeless).all() or b - a < 1e-3:
+            upper = np.maximum(upper, bounds)
             continue
         x = 0.5 * (a + b)
         values[x] = divergence(x)

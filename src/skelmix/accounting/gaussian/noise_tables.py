@@ -14,13 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.certified import precision
 from skelmix.noise.laws import DiscreteGaussian, DiscreteGaussianSum, Law, Skellam
-
-FloatArray = NDArray[np.float64]
 
 _MOST_LEVELS = 3e6  # on either side: some ten seconds
 

@@ -10,17 +10,29 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from skelmix.arrays import FloatArray
 
 POWERS = 4  # J: powers of θ
 _INVALID = 0.9  # the quotient must be within this of 1 for its logarithm
 _BLOCK = 128  # levels at a time: what is made of them stays in the nearest cache
 
 
+@njit(cache=True, nogil=True)
+def _divide_by_factorials(sums: FloatArray, highest: FloatArray) -> None:
+    """sums[j, n] /= n! for n < count, and highest[j] /= count!, in place."""
+    powers, count = sums.shape
+    factorial = 1.0
+    for n in range(1, count):
+        factorial *= n
+        for j in range(powers):
+            sums[j, n] /= factorial
+    for j in range(powers):
+        highest[j] /= factorial * count
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def tilted_sums(  # pragma: no cover
+def tilted_sums(
     mass: FloatArray,
     logs: FloatArray,
     slope: FloatArray,
@@ -41,9 +53,6 @@ def tilted_sums(  # pragma: no cover
     weights, highest = np.zeros((tilts, powers + 1)), np.zeros((tilts, powers))
     wide, outer = np.zeros((tilts, powers)), np.zeros(tilts)
     z, weight, term, slopes = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    factorial = 1.0
-    for n in range(2, count + 1):
-        factorial *= n
     for i in range(tilts):
         u, scale = lines[i], middle * math.sqrt(squares[i])
         mean, level, y = scale**2 * (u - 0.5), scale**2 * (u * u - u) / 2, end * scale
@@ -85,23 +94,13 @@ def tilted_sums(  # pragma: no cover
                 if first + k == 0 or first + k == levels - 1:
                     edge[2] = max(edge[2], last)
             weights[i, powers] += total
-        outer[i] = max(
-            edge[0] / highest[i, powers - 1], edge[1] / wide[i, powers - 1], edge[2] / weights[i, powers]
-        )
-        size_n = 1.0
-        for n in range(1, count):
-            size_n *= n
-            for j in range(powers):
-                sums[i, j, n] /= size_n
-        for j in range(powers):
-            highest[i, j] /= factorial
+        outer[i] = max(edge[0] / highest[i, -1], edge[1] / wide[i, -1], edge[2] / weights[i, -1])
+        _divide_by_factorials(sums[i], highest[i])
     return sums, (weights, highest, wide), outer
 
 
 @njit(cache=True, nogil=True)
-def coefficients(  # pragma: no cover
-    sums: FloatArray, u: float, chi2: float, middle: float, half: float
-) -> FloatArray:
+def coefficients(sums: FloatArray, u: float, chi2: float, middle: float, half: float) -> FloatArray:
     """Coefficients in y of a bound on |quotient - 1| as far as the series go.
 
     They are absolute, over all powers of θ. In ξ = iω·x0·χ everything is real.
@@ -151,20 +150,20 @@ def coefficients(  # pragma: no cover
 
 
 @njit(cache=True, nogil=True)
-def spread(u: float, omega: float, chi2: float, middle: float, half: float) -> FloatArray:  # pragma: no cover
+def spread(u: float, omega: float, chi2: float, middle: float, half: float) -> FloatArray:
     """|C(t,j)|·exp((2x0·d+d²)|A(t)|) for j < J."""
     t = complex(u, omega)
     grown = math.exp((2 * middle * half + half * half) * abs(t * t - t) * chi2 / 2)
-    found = np.empty(POWERS)
+    powers = np.empty(POWERS)
     choose = 1.0
     for j in range(POWERS):
-        found[j] = choose * grown
+        powers[j] = choose * grown
         choose *= abs(t - j) / (j + 1)
-    return found
+    return powers
 
 
 @njit(cache=True, nogil=True)
-def raise_to(  # pragma: no cover
+def raise_to(
     worst: FloatArray,
     omega: FloatArray,
     u: float,
@@ -194,15 +193,15 @@ def raise_to(  # pragma: no cover
             heads[i + 1] = heads[i] + last
             before, last = last, 2 * size * (middle * half * last + half * half * before) / (i + 1)
         full = math.exp((2 * middle * half + half * half) * size)
-        lost = 1.0  # (y²/2)^(N/2)/(N/2)!
+        power_term = 1.0  # (y²/2)^(N/2)/(N/2)!
         for n in range(1, count // 2 + 1):
-            lost *= y * y / 2 / n
+            power_term *= y * y / 2 / n
         top = y**count
         rest, choose = 0.0, 1.0
         for j in range(POWERS):
             head = heads[POWERS - j]
             tail = max(full - head, 0.0) + 1e-14 * full
-            rest += choose * (head * (lost * weights[j] + top * highest[j]) + tail * weights[j])
+            rest += choose * (head * (power_term * weights[j] + top * highest[j]) + tail * weights[j])
             choose *= abs(t - j) / (j + 1)
         rest += full * choose * weights[POWERS]
         distance = main + rest * math.exp(y * y / 2) + rounding

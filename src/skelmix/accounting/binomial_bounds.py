@@ -1,4 +1,4 @@
-"""Binomial probabilities from above, with a proved bound on the rounding.
+"""Upper bounds on binomial probabilities, rounding error included.
 
 Masses are built from the mode outwards by P(k+1)/P(k) = (n-k)/(k+1)·p/(1-p). Each step costs a relative error
 of at most eight roundings, nothing cancels, and what is left out at the far ends only makes the masses larger
@@ -12,12 +12,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import non_negative, whole
-
-FloatArray = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 _SMALLEST = 1e-280  # masses this small, relative to the largest one, are not listed
@@ -25,7 +23,7 @@ _SMALLEST = 1e-280  # masses this small, relative to the largest one, are not li
 
 @dataclass(frozen=True, eq=False)
 class BinomialBounds:
-    """Upper bounds on a binomial law: mass[i] for the count first + i, `below` and `above` for the rest."""
+    """Upper bounds on a binomial law: mass[i] for the count first + i, `below`/`above` for the others."""
 
     first: int
     mass: FloatArray

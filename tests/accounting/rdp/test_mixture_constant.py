@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skelmix.accounting.rdp import conversion, subsampling
-from skelmix.accounting.rdp.kappa import kappa, kappa_lower, mixture_curve
+from skelmix.accounting.rdp.mixture_constant import kappa, kappa_lower, mixture_curve
 from skelmix.accounting.rdp.moments import log_moment
 from skelmix.accounting.rdp.profile import Kind, integer_bounds, kind_of, log_masses
 from skelmix.errors import InvalidInput, PrivacyUnattainable
@@ -79,13 +79,13 @@ def test_kappa_is_the_largest_exact_divergence_on_a_grid(rate, reach):
 @pytest.mark.parametrize("rate", [0.3, 8])
 def test_single_moments_agree_with_fifty_digits(rate):
     kind = kind_of(Skellam(rate))
-    table, wiggle = log_masses(kind, 512)
+    table, concavity_gap = log_masses(kind, 512)
     with mpmath.workdps(50):
         masses = skellam_masses(rate, 160)
         for order, x in [(2, 0.5), (5, 1.25), (20, 0.1), (12, 2.75), (3, 4.0)]:
             for reverse, exact in zip((False, True), exact_divergences(masses, order, x), strict=True):
                 s = math.floor(x)
-                found = log_moment(order, s, x - s, reverse, table, wiggle) / (order - 1)
+                found = log_moment(order, s, x - s, reverse, table, concavity_gap) / (order - 1)
                 assert float(exact) <= found <= float(exact) * (1 + 3e-9)
 
 
@@ -101,14 +101,14 @@ def test_log_masses_agree_with_ball_arithmetic(rate):
 
 @pytest.mark.parametrize("rate", [0.05, 1, 60, 5e4])
 def test_steps_of_the_skellam_law_lie_between_the_bounds_that_tails_rest_on(rate):
-    table, wiggle = log_masses(kind_of(Skellam(rate)), 4096)
+    table, concavity_gap = log_masses(kind_of(Skellam(rate)), 4096)
     steps, j = -np.diff(table), np.arange(1, len(table))
     gap = steps - np.arcsinh((j - 0.5) / (2 * rate))
     room = 1e-14 * (1 + np.abs(table[1:]))
     assert np.all(gap >= -room)
-    assert np.all(gap <= wiggle[1:] + room)
+    assert np.all(gap <= concavity_gap[1:] + room)
     if len(table) > 2 * rate:  # the table reaches the largest gap
-        assert gap.max() > 0.3 * wiggle[0], "not a bound out of thin air"
+        assert gap.max() > 0.3 * concavity_gap[0], "not a bound out of thin air"
 
 
 @pytest.mark.parametrize(("variance", "copies"), [(0.25, 5), (0.6, 4), (2.0, 3), (7.0, 2)])
@@ -141,9 +141,9 @@ def test_sums_of_discrete_gaussians_match_direct_convolution(variance, copies):
     reverse=st.booleans(),
 )
 def test_no_point_lies_above_kappa(rate, x, order, reverse):
-    table, wiggle = log_masses(kind_of(Skellam(rate)), 8192)
+    table, concavity_gap = log_masses(kind_of(Skellam(rate)), 8192)
     s = math.floor(x)
-    found = log_moment(order, s, x - s, reverse, table, wiggle) / (order - 1) / x**2
+    found = log_moment(order, s, x - s, reverse, table, concavity_gap) / (order - 1) / x**2
     # single moments are rounded up by 1e-9, hence the room
     assert found <= kappa(Skellam(rate), 12.0, (order,))[0] * (1 + 3e-9)
 
@@ -152,11 +152,11 @@ def test_no_point_lies_above_kappa(rate, x, order, reverse):
 @given(variance=st.floats(0.3, 9), copies=st.integers(1, 60), x=st.floats(0.01, 5), order=st.integers(2, 20))
 def test_no_point_lies_above_kappa_for_discrete_gaussians(variance, copies, x, order):
     law = DiscreteGaussianSum(variance, copies)
-    table, wiggle = log_masses(kind_of(law), 8192)
+    table, concavity_gap = log_masses(kind_of(law), 8192)
     s = math.floor(x)
     bound = kappa(law, 5.0, (order,))[0] * (1 + 3e-9)
     for reverse in (False, True):
-        assert log_moment(order, s, x - s, reverse, table, wiggle) / (order - 1) / x**2 <= bound
+        assert log_moment(order, s, x - s, reverse, table, concavity_gap) / (order - 1) / x**2 <= bound
 
 
 def test_kappa_over_a_gaussian_of_the_same_variance():
@@ -213,29 +213,29 @@ def test_integer_shifts_obey_the_published_bound():
     # Agarwal, Kairouz, Liu 2021: relied on for large orders and shifts
     for rate in (0.5, 4, 60, 2000):
         kind = kind_of(Skellam(rate))
-        table, wiggle = log_masses(kind, 1 << 14)
+        table, concavity_gap = log_masses(kind, 1 << 14)
         for order in (2, 3, 10, 60):
             for s in (1, 2, 7, 40):
-                found = log_moment(order, s, 0.0, False, table, wiggle) / (order - 1)
+                found = log_moment(order, s, 0.0, False, table, concavity_gap) / (order - 1)
                 assert found <= (integer_bounds(kind, order) @ np.array([s * s, s, 1.0])).min()
 
 
 def test_a_single_discrete_gaussian_costs_what_its_theorem_says_at_integers():
     kind = kind_of(DiscreteGaussian(5.0))
-    table, wiggle = log_masses(kind, 1024)
+    table, concavity_gap = log_masses(kind, 1024)
     assert kind == Kind(5.0, 1)
     for order, s in [(2, 1), (7, 3), (30, 2)]:
-        assert log_moment(order, s, 0.0, False, table, wiggle) / (order - 1) == pytest.approx(
+        assert log_moment(order, s, 0.0, False, table, concavity_gap) / (order - 1) == pytest.approx(
             order * s * s / 10, rel=1e-8
         )
 
 
 def test_reverse_direction_never_exceeds_forward_in_the_first_cell():
-    table, wiggle = log_masses(kind_of(Skellam(2.5)), 1024)
+    table, concavity_gap = log_masses(kind_of(Skellam(2.5)), 1024)
     for order in (2, 3, 11, 40):
         for p in (0.01, 0.2, 0.5, 0.9):
-            forward = log_moment(order, 0, p, False, table, wiggle)
-            assert log_moment(order, 0, p, True, table, wiggle) <= forward * (1 + 3e-9)
+            forward = log_moment(order, 0, p, False, table, concavity_gap)
+            assert log_moment(order, 0, p, True, table, concavity_gap) <= forward * (1 + 3e-9)
 
 
 def test_the_papers_noise_with_the_certified_bound():

@@ -17,13 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skelmix.accounting.gaussian.expansion import Expansion, Ratios
 from skelmix.accounting.gaussian.level_sums import tilted_modulus
 from skelmix.accounting.gaussian.tilted import TiltedExpansion
-
-FloatArray = NDArray[np.float64]
+from skelmix.arrays import FloatArray
 
 STEP = 1.0  # between the real parts of contours, in units of 1/mu
 _DECAY = 3.5  # the integrals end at Ω with Ω·s = this
@@ -55,7 +53,7 @@ class Contour:
 def contour(
     expansion: Expansion, radius: float, mu: float, offset: float, tilted: TiltedExpansion | None = None
 ) -> Contour:
-    """As far in ω as the series prove that the integrand is small."""
+    """The contour up to the ω beyond which the series prove that the integrand is small."""
     longest = min(1.4 / expansion.c + _FINE_END / mu, tilted.end if tilted else math.inf)
     nodes = np.concatenate(
         [np.arange(0.0, _FINE_END, _FINE), np.arange(_FINE_END, max(longest * mu, 2 * _FINE_END), _COARSE)]
@@ -171,23 +169,23 @@ class Middle:
 
         Both factors are taken over the Gaussian's value on the axis, exp((u²-u)mu²/2).
         """
-        found = np.zeros(len(lines))
+        values = np.zeros(len(lines))
         for segment in self.segments:
             starts = np.array([max(segment.low, line.start) for line in lines])
             high = min(segment.high, end)
             for low in np.unique(starts[starts < high]).tolist():  # lines that share their nodes
-                chosen = np.flatnonzero(starts == low)
+                same_start = np.flatnonzero(starts == low)
                 nodes = np.linspace(low, high, math.ceil((high - low) / segment.width) + 1)
                 left, right = nodes[:-1], nodes[1:]
-                offset = np.array([[lines[i].offset] for i in chosen])
+                offset = np.array([[lines[i].offset] for i in same_start])
                 worst = segment.log_bound(offset[:, 0], left, right)
                 real = offset**2 - 0.25
-                gaussian = np.array([_gaussian(lines[i], left, mu**2) for i in chosen])
+                gaussian = np.array([_gaussian(lines[i], left, mu**2) for i in same_start])
                 product = np.minimum(radius**2 * worst - real * mu**2 / 2, 700.0)
                 distance = np.hypot(real - left**2, 2 * offset * left)
                 body = (np.exp(product) + np.exp(gaussian)) * np.exp(-(left**2) * smoothing**2 / 2) / distance
-                found[chosen] += (body * (right - left)).sum(axis=1)
-        return found
+                values[same_start] += (body * (right - left)).sum(axis=1)
+        return values
 
 
 class _Segment:
@@ -212,8 +210,8 @@ class _Segment:
             return Expansion(values, widest * 0.8**shrinks, 1 - highest, highest)
 
         def good(shrinks: int) -> bool:
-            found = series(shrinks)
-            return bool((found.error(corners) <= 0.25 * values.chi_square * low**2).all())
+            expansion = series(shrinks)
+            return bool((expansion.error(corners) <= 0.25 * values.chi_square * low**2).all())
 
         self.shrinks = _first(good, near)
         self.series = series(self.shrinks)
