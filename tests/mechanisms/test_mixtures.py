@@ -1,11 +1,13 @@
 """The mixtures follow exactly the law that the paper states: Algorithms 1 and 2, 11 and 12."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from helpers.hypothesis_tests import follows
+from helpers.noiseless import noiseless
 from skelmix.encoding.threads import at_most
 from skelmix.encoding.wrapping import unwrap
 from skelmix.mechanisms import (
@@ -19,6 +21,7 @@ from skelmix.mechanisms import (
     SkellamMixture,
 )
 from skelmix.noise import laws
+from skelmix.noise.table import ExactSampler
 
 D = 20_000
 X = np.array([0.25, -1.7, 2.0, 0.9])  # one value a participant, the same in every coordinate
@@ -172,9 +175,11 @@ def test_the_flat_clip_touches_almost_nothing_after_rotation():
 
 
 def test_the_papers_clip_bounds_what_is_sent():
-    quiet = SkellamMixture(
-        dimension=64, bits=16, scale=9.0, clip_norm=1.0, total_noise=1.0, clip=MixtureClip(linf=2)
-    ).without_noise()
+    quiet = noiseless(
+        SkellamMixture(
+            dimension=64, bits=16, scale=9.0, clip_norm=1.0, total_noise=1.0, clip=MixtureClip(linf=2)
+        )
+    )
     x = np.random.default_rng(0).standard_cauchy(size=(200, 64))
     sent = unwrap(quiet.encode(x, round=0), 16)
     assert np.abs(sent).max() <= 2
@@ -196,6 +201,22 @@ def test_a_large_total_noise_is_drawn_in_parts():
     )
     total = mechanism.decode(mechanism.encode_sum(np.zeros((10, 2000)), round=0), round=0)
     assert total.std() == pytest.approx(np.sqrt(6e8), rel=7 / np.sqrt(4000))
+
+
+@pytest.mark.parametrize("kind", [SkellamMixture, Skellam])
+@pytest.mark.parametrize("participants", [1, 200, 240])
+def test_the_skellam_noise_of_a_simulated_sum_is_one_draw_whoever_is_there(kind, participants, monkeypatch):
+    drawn = []
+    sample = ExactSampler.sample
+
+    def counted(sampler, shape, **options):
+        drawn.append((sampler.law, shape))
+        return sample(sampler, shape, **options)
+
+    monkeypatch.setattr(ExactSampler, "sample", counted)
+    mechanism = kind(64, bits=12, scale=8.0, clip_norm=1.0, total_noise=60.0, shares=240)
+    mechanism.encode_sum(np.zeros((1, 64)), round=0, participants=participants)
+    assert drawn == [(laws.Skellam(60 * Fraction(participants, 240)), (1, 64))]
 
 
 def test_memory_does_not_grow_with_the_participants():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.hypothesis_tests import follows
+from helpers.noiseless import noiseless
 from skelmix.encoding.threads import at_most
 from skelmix.encoding.wrapping import unwrap
 from skelmix.errors import InvalidInput
@@ -153,7 +154,7 @@ def spread(mechanism):
 
 
 def test_silos_together_are_the_sum_of_their_messages(mechanism):
-    bare = mechanism.without_noise()
+    bare = noiseless(mechanism)
     x = np.round(records() * 8) / 8
     stats = EncodeStats()
     silos = [summed(bare, part) for part in np.array_split(x, 3)]
@@ -171,7 +172,7 @@ def test_silos_together_are_the_sum_of_their_messages(mechanism):
 
 
 def test_rounding_has_no_bias():
-    bare = replace(MECHANISMS["smm"], dimension=2**16, rotate=False, scale=1.0).without_noise()
+    bare = noiseless(replace(MECHANISMS["smm"], dimension=2**16, rotate=False, scale=1.0))
     silo = bare.silo_sum(round=0)
     silo.add(np.full((1, 2**16), 0.003))  # norm 0.77, within the clip
     silo.add(np.full((1, 2**16), -0.0035))

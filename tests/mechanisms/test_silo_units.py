@@ -45,9 +45,9 @@ def test_other_shapes_and_dtypes_are_refused(total):
 
 
 def test_sums_are_refused_where_records_are_rotated_or_the_sum_was_sent():
-    some = SkellamMixture(dimension=6, bits=16, scale=100.0, clip_norm=1.0, total_noise=50.0, keep=4)
+    subset = SkellamMixture(dimension=6, bits=16, scale=100.0, clip_norm=1.0, total_noise=50.0, keep=4)
     with pytest.raises(InvalidInput, match="all coordinates kept"):
-        some.silo_sum(round=0).add_units(np.zeros(4, np.int64), 1)
+        subset.silo_sum(round=0).add_units(np.zeros(4, np.int64), 1)
     sent = SMM.silo_sum(round=0)
     SMM.encode_silo(sent)
     with pytest.raises(InvalidInput, match="encoded already"):

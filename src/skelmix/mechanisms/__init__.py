@@ -37,20 +37,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Binomial": "binomial",
-    "CentralGaussian": "central_gaussian",
-    "DiscreteGaussian": "discrete_gaussian",
-    "EncodeStats": "base",
-    "FlatClip": "clips",
-    "GaussianMixture": "gaussian_mixture",
-    "IntegerMechanism": "mechanism",
-    "L2Clip": "clips",
-    "Mechanism": "base",
-    "MixtureClip": "clips",
-    "SiloSum": "silo_sum",
-    "Skellam": "skellam",
-    "SkellamMixture": "skellam_mixture",
-    "mechanism_from_dict": "registry",
+    "binomial": ("Binomial",),
+    "central_gaussian": ("CentralGaussian",),
+    "discrete_gaussian": ("DiscreteGaussian",),
+    "base": ("EncodeStats", "Mechanism"),
+    "clips": ("FlatClip", "L2Clip", "MixtureClip"),
+    "gaussian_mixture": ("GaussianMixture",),
+    "mechanism": ("IntegerMechanism",),
+    "silo_sum": ("SiloSum",),
+    "skellam": ("Skellam",),
+    "skellam_mixture": ("SkellamMixture",),
+    "registry": ("mechanism_from_dict",),
 }
 
 __getattr__ = lazily(__name__, _HOMES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 from abc import ABC, abstractmethod
@@ -96,6 +95,10 @@ class Mechanism(ABC):
     #: whether the summed noise depends on how many take part, beyond its number of shares
     noise_varies_with_cohort: ClassVar[bool] = True
 
+    noise_is_deviation: ClassVar[bool] = False  #: `noise` is a standard deviation, `total_noise` a variance
+    #: whether secure aggregation may add this noise in pieces and remove what a sum turns out not to need
+    noise_in_pieces: ClassVar[bool] = False
+
     #: whether a Gaussian certificate leaves out some total variation, which δ has to pay for
     certificate_leaves_slack: ClassVar[bool] = True
 
@@ -144,7 +147,7 @@ class Mechanism(ABC):
         if self.keep is None:
             if self.clip_slack:
                 raise InvalidInput(
-                    f"clip_slack = {self.clip_slack!r}: it is about the subset that is sent; give keep, or 0"
+                    f"clip_slack = {self.clip_slack!r}: it is for subsets; give keep too, or leave it at 0"
                 )
             return
         if not self.sends_subsets:
@@ -236,12 +239,14 @@ class Mechanism(ABC):
         silos: Iterable[SiloSum],
         *,
         shares: Shares = None,
+        participants: int | None = None,
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
         """The sum modulo 2^bits of what the silos would send, for simulation.
 
-        It has the law of adding up `encode_silo`. stats counts records.
+        It has the law of adding up `encode_silo`. participants: how many silos' noise is in it, at least as
+        many as silos (the default). stats counts records.
         """
         raise InvalidInput(f"{self.name} does not sum records")
 
@@ -253,19 +258,19 @@ class Mechanism(ABC):
         """The parameter of one participant's noise at `self.shares`."""
 
     @abstractmethod
-    def noise_variance(self, participants: int) -> float:
+    def noise_variance(self, participants: int, shares: Shares = None) -> float:
         """Variance of a coordinate of the noise in the sum of this many participants, on the integer grid."""
 
     @abstractmethod
     def noise_for_multiplier(self, multiplier: float) -> float:
-        """About the `total_noise` that hides one vector as well as a Gaussian of this noise multiplier."""
+        """Approximate `total_noise` that hides a vector as well as a Gaussian of this noise multiplier."""
 
     def starting_noise(self, multiplier: float) -> float:
-        """`noise_for_multiplier`, good enough to start a search for the least noise from."""
+        """`noise_for_multiplier`, accurate enough to start the search for the least noise."""
         return self.noise_for_multiplier(multiplier)
 
     def estimated_noise(self, multiplier: float) -> float:
-        """`noise_for_multiplier` while scales are compared: cheap, and smooth in the scale."""
+        """`noise_for_multiplier` for comparing scales: cheap, and smooth in the scale."""
         return self.noise_for_multiplier(multiplier)
 
     def with_largest_linf(self, order: int | None) -> Self:
@@ -278,21 +283,13 @@ class Mechanism(ABC):
 
     @abstractmethod
     def predicted_error(
-        self, uploads: int, alignment: float, *, vectors: float | None = None
+        self, uploads: int, alignment: float, *, vectors: float | None = None, shares: Shares = None
     ) -> PredictedError:
         """The error of a sum of this many uploads, each vector as long as the clip allows.
 
         alignment: mean cosine between vectors. vectors: how many are in the sum, if not one per upload.
+        shares: how many uploads' noise makes up `total_noise`.
         """
-
-    def without_noise(self) -> Self:
-        """NOT PRIVATE: the same steps without any noise, to look at rounding and wrapping alone.
-
-        It has no bound.
-        """
-        bare = copy.copy(self)
-        object.__setattr__(bare, "total_noise", 0.0)
-        return bare
 
     # The bound: of one round, one participant's vector against the zero vector, with `shares` shares of noise
 

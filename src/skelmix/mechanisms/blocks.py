@@ -25,7 +25,7 @@ def counted_from(start: int) -> Iterator[None]:
         raise BadRow(start + refused.row) from None
 
 
-def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
+def rows_of(vectors: Any, dimension: int, name: str = "vectors") -> tuple[NDArray[Any], bool]:
     """A (participants, dimension) view, and whether it was one vector.
 
     Shape and dtype are checked, values are not.
@@ -34,7 +34,7 @@ def rows_of(vectors: Any, dimension: int) -> tuple[NDArray[Any], bool]:
     single = array.ndim == 1
     rows = array[None, :] if single else array
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] != dimension or rows.dtype.kind not in "fiu":
-        real_vectors(vectors, dimension)  # raises, and says what is wrong
+        real_vectors(vectors, dimension, name=name)  # raises, and says what is wrong
     return rows, single
 
 
@@ -68,7 +68,7 @@ def _gathered(vectors: Iterable[Any], rows: int, dimension: int, ahead: bool) ->
     start = 0
     held: list[NDArray[Any]] = []
     for item in vectors:
-        array, single = rows_of(item, dimension)
+        array, single = rows_of(item, dimension, f"vectors[{start + len(held)}]")
         if single:
             held.append(array.copy())
         else:

@@ -41,6 +41,7 @@ class CentralGaussian(Mechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    noise_is_deviation: ClassVar[bool] = True
     distributed: ClassVar[bool] = False
     noise_varies_with_cohort: ClassVar[bool] = False
     certificate_leaves_slack: ClassVar[bool] = False
@@ -135,11 +136,11 @@ class CentralGaussian(Mechanism):
         """σ of the aggregator's noise."""
         return math.sqrt(self.total_noise)
 
-    def noise_variance(self, participants: int) -> float:
+    def noise_variance(self, participants: int, shares: Shares = None) -> float:
         return float(self.total_noise)
 
     def predicted_error(
-        self, uploads: int, alignment: float, *, vectors: float | None = None
+        self, uploads: int, alignment: float, *, vectors: float | None = None, shares: Shares = None
     ) -> PredictedError:
         from skelmix.accounting.prediction import PredictedError
 

@@ -1,4 +1,4 @@
-"""What bounds a participant's vector on the integer grid, before rounding: three clips of the mixtures."""
+"""The three clips of the mixtures: each bounds a participant's vector on the integer grid before rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skelmix.validation import positive, whole
 
 @dataclass(frozen=True)
 class Clipped:
-    """What a clip changed: rows, and coordinates by the L-infinity clamp; Σ‖x‖² of the rows as they came."""
+    """What a clip changed: rows, coordinates (by the L-infinity clamp), and Σ‖x‖² of the rows before it."""
 
     rows: int
     coordinates: int

@@ -15,7 +15,7 @@ from skelmix.encoding.wrapping import add_rows, wrap
 from skelmix.mechanisms.clips import Clipped, L2Clip
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.noise.entropy import Entropy
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.noise.table import ExactSampler
 
 

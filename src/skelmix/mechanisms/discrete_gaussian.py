@@ -33,6 +33,7 @@ class DiscreteGaussian(ConditionallyRounded):
 
     round_sigma_up: bool = False
     name: ClassVar[str] = "ddg"
+    noise_is_deviation: ClassVar[bool] = True
     known_bounds: ClassVar[tuple[str, ...]] = ("paper",)
 
     @classmethod

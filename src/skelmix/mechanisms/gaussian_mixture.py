@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from skelmix.accounting.bisection import boundary
 from skelmix.mechanisms.base import Shares
 from skelmix.mechanisms.clips import MixtureClip
 from skelmix.mechanisms.mixture import Mixture, chi_square, skellam_rate
@@ -36,6 +37,7 @@ class GaussianMixture(Mixture):
     """
 
     name: ClassVar[str] = "dgm"
+    noise_is_deviation: ClassVar[bool] = True
 
     @classmethod
     def total_from_one(cls, noise: float, shares: int) -> float:
@@ -60,12 +62,12 @@ class GaussianMixture(Mixture):
         start, enough = self.noise_for_multiplier(multiplier), (multiplier * self.radius) ** 2
         if start <= enough:
             return start
-        low, high = start / 32, start
-        while high > 1.001 * low:
-            middle = math.sqrt(low * high)
-            hides = chi_square(replace(self, total_noise=middle).accounted_law) * enough <= 1
-            low, high = (low, middle) if hides else (middle, high)
-        return high
+
+        def hides(log_noise: float) -> bool:
+            law = replace(self, total_noise=math.exp(log_noise)).accounted_law
+            return chi_square(law) * enough <= 1
+
+        return math.exp(boundary(hides, math.log(start / 32), math.log(start), absolute=1e-3))
 
     def estimated_noise(self, multiplier: float) -> float:
         """The variance of a Skellam that hides as much: it does not depend on how the noise is divided."""

@@ -30,7 +30,7 @@ from skelmix.mechanisms.blocks import Block, as_blocks, counted_from, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
 from skelmix.noise.laws import BallLaw, Binomial, DiscreteGaussian, Law, Skellam
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 from skelmix.noise.table import ExactSampler, sampler
 
 if TYPE_CHECKING:
@@ -49,6 +49,13 @@ def lent(sums: SimpleQueue[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
         yield total
     finally:
         sums.put(total)
+
+
+def sending_integers(mechanism: Mechanism) -> IntegerMechanism:
+    """The mechanism itself if its participants send integers; `InvalidInput` for the central Gaussian."""
+    if not isinstance(mechanism, IntegerMechanism):
+        raise InvalidInput(f"{mechanism.name} releases no integers; take a distributed mechanism, e.g. 'smm'")
+    return mechanism
 
 
 @dataclass(frozen=True)
@@ -221,21 +228,21 @@ class IntegerMechanism(Mechanism):
         law = self.participant_law(shares)
         return None if law is None else law.sum_of(participants)
 
-    def noise_variance(self, participants: int) -> float:
+    def noise_variance(self, participants: int, shares: Shares = None) -> float:
         """Variance of a coordinate of the summed noise on the integer grid.
 
-        Each participant adds 1/self.shares of the noise.
+        Each participant adds 1/shares of the noise.
         """
-        law = self.participant_law()
+        law = self.participant_law(shares)
         return 0.0 if law is None else participants * law.variance
 
     def predicted_error(
-        self, uploads: int, alignment: float, *, vectors: float | None = None
+        self, uploads: int, alignment: float, *, vectors: float | None = None, shares: Shares = None
     ) -> PredictedError:
         from skelmix.accounting.prediction import predict
 
         return predict(
-            noise_variance=self.noise_variance(uploads),
+            noise_variance=self.noise_variance(uploads, shares),
             participants=uploads if vectors is None else vectors,
             roundings=uploads,
             norm=self.clip_norm,
@@ -253,11 +260,11 @@ class IntegerMechanism(Mechanism):
         return {}
 
     def _shares(self, shares: Shares) -> Fraction:
-        chosen = self.shares if shares is None else shares
-        if not isinstance(chosen, Fraction):
-            validation.whole(1, shares=chosen)
-        validation.positive(shares=chosen)
-        return Fraction(chosen)
+        count = self.shares if shares is None else shares
+        if not isinstance(count, Fraction):
+            validation.whole(1, shares=count)
+        validation.positive(shares=count)
+        return Fraction(count)
 
     def _sampler(self, shares: Shares) -> ExactSampler | None:
         law = self.participant_law(shares)
@@ -270,22 +277,22 @@ class IntegerMechanism(Mechanism):
         shares: Shares,
         entropy: Entropy | None,
     ) -> None:
-        """Add the noise of all participants to the sums: in as few draws as give exactly its law."""
+        """Add the noise of all participants to the sums, with as few draws as its exact law allows."""
         law = self.participant_law(shares)
         if law is None:
             return
 
         def draw(part: tuple[tuple[BallLaw, int], Entropy]) -> None:
-            (one, draws), source = part
-            with scratch((draws, self.coordinates), sampler(one).dtype) as noise:
-                sampler(one).sample(noise.shape, out=noise, entropy=source)
+            (part_law, draws), source = part
+            with scratch((draws, self.coordinates), sampler(part_law).dtype) as noise:
+                sampler(part_law).sample(noise.shape, out=noise, entropy=source)
                 with lent(sums) as total:
                     add_rows(noise, total)
 
         for_each(self._with_entropy(self._draws(law, participants), entropy), draw)
 
     def _draws(self, law: BallLaw, participants: int) -> Iterator[tuple[BallLaw, int]]:
-        """Laws, and how many draws of each, that add up to the noise of all participants."""
+        """The laws, with the number of draws of each, that add up to the noise of all participants."""
         if isinstance(law, Skellam | Binomial):  # closed under sums
             at_once = max(1, int(_LARGEST_TABLE / law.variance))
             for done in range(0, participants, at_once):

@@ -147,7 +147,7 @@ class Mixture(SiloMechanism):
         self._noisy()
         if isinstance(self.clip, MixtureClip):
             return self._paper_rdp(self.clip, orders)
-        from skelmix.accounting.rdp.kappa import mixture_curve
+        from skelmix.accounting.rdp.mixture_constant import mixture_curve
 
         return mixture_curve(self.accounted_law, self.radius, orders)
 
@@ -202,7 +202,7 @@ def chi_square(law: Law) -> float:
 
 
 def skellam_rate(variance: float) -> float:
-    """Λ of the Skellam law that hides a unit shift as well as a Gaussian of this variance, about."""
+    """The approximate Λ of the Skellam law that hides a unit shift as well as a Gaussian of this variance."""
     rate = variance / 2
     for _ in range(4 if rate < 1e4 else 0):
         rate *= chi_square(Skellam(rate)) * variance

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix import validation
 from skelmix.encoding.fixed_point import FixedPoint
 from skelmix.encoding.wrapping import wrap
 from skelmix.errors import InvalidInput
-from skelmix.mechanisms.base import EncodeStats, Shares
+from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
 from skelmix.mechanisms.mechanism import IntegerMechanism
 from skelmix.mechanisms.silo_sum import SiloSum
 from skelmix.noise.entropy import Entropy, system_entropy
@@ -66,6 +67,7 @@ class SiloMechanism(IntegerMechanism):
         silos: Iterable[SiloSum],
         *,
         shares: Shares = None,
+        participants: int | None = None,
         entropy: Entropy | None = None,
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
@@ -80,7 +82,9 @@ class SiloMechanism(IntegerMechanism):
             raise InvalidInput("silos is empty: at least one silo is needed")
         sums: SimpleQueue[NDArray[np.int64]] = SimpleQueue()
         sums.put(total)
-        self._add_noise(sums, count, shares, entropy)
+        noisy = count if participants is None else participants
+        validation.whole(count, participants=noisy)
+        self._add_noise(sums, noisy, shares, entropy)
         if stats is not None:
             seen.wrapped_coordinates = self.overflow(total)
             stats.add(seen)
@@ -94,3 +98,10 @@ class SiloMechanism(IntegerMechanism):
     def decode_units(self, total: NDArray[np.int64], *, round: int) -> NDArray[np.float64]:
         """The vector (d,) of an exact sum in units of 2^-f, before any rounding."""
         return self._decoded(total / 2.0**self.fixed_point.fraction_bits, round)
+
+
+def summing_records(mechanism: Mechanism) -> SiloMechanism:
+    """The mechanism itself if it can sum the records of silos, else `InvalidInput`."""
+    if not isinstance(mechanism, SiloMechanism):
+        raise InvalidInput(f"{mechanism.name} cannot sum records exactly; use 'smm' or 'dgm'")
+    return mechanism

@@ -30,6 +30,7 @@ class Skellam(ConditionallyRounded):
 
     name: ClassVar[str] = "skellam"
     noise_varies_with_cohort: ClassVar[bool] = False
+    noise_in_pieces: ClassVar[bool] = True
     certificate_leaves_slack: ClassVar[bool] = False
     known_bounds: ClassVar[tuple[str, ...]] = ("gdp", "paper")
 

@@ -38,6 +38,7 @@ class SkellamMixture(Mixture):
 
     name: ClassVar[str] = "smm"
     noise_varies_with_cohort: ClassVar[bool] = False
+    noise_in_pieces: ClassVar[bool] = True
 
     def participant_law(self, shares: Shares = None) -> Skellam | None:
         share = Fraction(self.total_noise) / self._shares(shares)

@@ -37,17 +37,15 @@ class Bound(ABC):
 
     name: how users call it. statement: what it is, in one line of a privacy report. certified: proved here,
     numerical error included, rather than a closed form of the literature. assumed: what its numbers for
-    sampled rounds take for granted and do not prove, in words; empty when that is nothing.
+    sampled rounds take for granted and do not prove, in words; empty when that is nothing. states_gdp: it
+    proves the Gaussian differential privacy of a round.
     """
 
     name: ClassVar[str]
     statement: ClassVar[str]
     certified: ClassVar[bool] = True
     assumed: ClassVar[str] = ""
-
-    def applies_to(self, mechanism: Mechanism) -> bool:
-        """Whether the theorem holds for these steps, clip included."""
-        return self.name in mechanism.bounds
+    states_gdp: ClassVar[bool] = False
 
     def serves(self, schedule: Schedule, delta: float) -> bool:
         """Whether the theorem covers how cohorts are drawn, with numbers good enough for δ."""
@@ -91,8 +89,8 @@ class Bound(ABC):
             return math.inf, math.inf
 
         def epsilon(participations: Participations) -> float:
-            found = self.epsilon_aggregator(proved, mechanism, participations, schedule.contribute, delta)
-            return max(proved.epsilon, found)
+            by_bound = self.epsilon_aggregator(proved, mechanism, participations, schedule.contribute, delta)
+            return max(proved.epsilon, by_bound)
 
         every_round = epsilon(schedule.at_will)
         if schedule.secret:  # it sees no more than observers do

@@ -1,4 +1,4 @@
-"""Composition of the (ε, δ) of single rounds: what is left where there is no Rényi bound."""
+"""Composition of the (ε, δ) of single rounds, for mechanisms without a Rényi bound."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ _LITTLE_NOISE = 100.0  # Λ or variance: with less, a flat certificate may be ou
 class GaussianBound(Bound):
     """What the Gaussian-DP, flat and central certificates share."""
 
+    states_gdp = True
     assumed = (
         "the divergences of one sampled round, evaluated in double precision, are right to 2^-50, which is "
         "taken off δ once per round; the rounding of the Fourier transforms is bounded by proof"
@@ -120,7 +121,16 @@ class GaussianBound(Bound):
     def _searched(
         self, mu: Callable[[float], float], goal: float, start: float, refusals: list[PrivacyUnattainable]
     ) -> float:
-        most = max(start, 1.0) * self.most_noise
+        return self._searched_up_to(max(start, 1.0) * self.most_noise, mu, goal, start, refusals)
+
+    def _searched_up_to(
+        self,
+        most: float,
+        mu: Callable[[float], float],
+        goal: float,
+        start: float,
+        refusals: list[PrivacyUnattainable],
+    ) -> float:
         try:
             return calibration.least_noise(mu, goal, start * 1e-4, most, guess=start, step=1.01)
         except PrivacyUnattainable as error:
@@ -152,10 +162,7 @@ class FlatBound(GaussianBound):
                     f"no noise up to {most:.6g} gives a flat certificate for this target"
                 )
             )
-        try:
-            return calibration.least_noise(mu, goal, start * 1e-4, most, guess=start, step=1.01)
-        except PrivacyUnattainable as error:
-            raise refusals[0] if refusals else error from None
+        return self._searched_up_to(most, mu, goal, start, refusals)
 
 
 class CentralBound(GaussianBound):
@@ -180,12 +187,12 @@ def _by_scaling(cost: Callable[[float], float], goal: float, start: float) -> fl
     noise, slope = start, -0.5
     before: tuple[float, float] | None = None
     for _ in range(6):
-        found = cost(noise)
-        if not found < math.inf:
+        reached = cost(noise)
+        if not reached < math.inf:
             return None
-        if goal * (1 - 2e-4) < found <= goal:
+        if goal * (1 - 2e-4) < reached <= goal:
             return noise
-        here = math.log(noise), math.log(found)
+        here = math.log(noise), math.log(reached)
         if before is not None and here[0] != before[0]:
             slope = min(-0.25, max(-8.0, (here[1] - before[1]) / (here[0] - before[0])))
         before = here

@@ -45,7 +45,7 @@ class RenyiBound(Bound):
         return known_participation_epsilon(mechanism, participations, contribute, delta)
 
     def hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
-        """κ is never below a Gaussian's of the same variance (Chapman and Robbins): often enough to know."""
+        """Compare with the Gaussian of equal variance: κ is never below its (Chapman and Robbins)."""
         return rdp_epsilon(gaussian_curve(mechanism), schedule, delta)[0] > epsilon
 
 
@@ -79,7 +79,7 @@ def gaussian_curve(mechanism: Mechanism) -> RdpCurve:
 def known_participation_epsilon(
     mechanism: Mechanism, participations: Participations, contribute: float, delta: float
 ) -> float:
-    """ε by the mechanism's Rényi curve for an adversary who sees when the participant takes part."""
+    """The ε of the mechanism's Rényi curve for an adversary who sees when the participant takes part."""
 
     def epsilon_of(curve: RdpCurve) -> tuple[float, int]:
         return _converted(aggregator_curve(curve, participations, coin=contribute), 1, delta)
