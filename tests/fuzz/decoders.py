@@ -80,21 +80,21 @@ def _file(suffix: str, reader: Callable[[Path], object], data: bytes) -> object:
 
 
 def _examples() -> dict[type[messages.Message], messages.Message]:
-    key, session, signature, sealed = b"k" * 32, b"s" * 16, b"g" * 64, b"x" * messages.SEALED_BYTES
-    share = b"h" * 33
-    peers = ((0, 10, key, b"", b""), (1, 11, b"l" * 32, key, signature))
+    key, session, signature, sealed = b"k" * 32, b"s" * 16, b"g" * 64, b"x" * messages.sealed_bytes(5)
+    share = b"h" * 16
+    peers = ((0, 10, key, b"", b""), (1, 11, b"l" * 32, key, signature), (2, 12, b"n" * 32, key, signature))
     return {
         type(message): message
         for message in (
             messages.Advertisement(7, key, key, signature),
-            messages.ShareRequest(session, 1, 9, 8, 2, 0, False, b"c", 2, 1, 2, key, key, 0, peers),
-            messages.Shares(session, 1, 0, key, key, ((1, sealed),), b""),
+            messages.ShareRequest(session, 1, 9, 8, 2, 1, False, 9.5, 1, b"c", 3, 2, 2, key, key, 0, peers),
+            messages.Shares(session, 1, 0, key, b"m" * 96, ((1, sealed),), b""),
             messages.MaskRequest(session, 1, b"\x03", ((1, key, sealed),)),
             messages.MaskedInput(session, 1, 0, bytes(range(9)), b""),
             messages.ConsistencyRequest(session, 1, b"\x03"),
             messages.Agreement(session, 1, 0, signature),
             messages.UnmaskRequest(session, 1, b"\x03", ((1, signature),)),
-            messages.UnmaskShares(session, 1, 0, ((0, share),), ((1, share),), b""),
+            messages.UnmaskShares(session, 1, 0, ((0, 4 * share),), ((1, share),), b""),
         )
     }
 
@@ -118,8 +118,10 @@ CHANNEL = KeyPair(b"c" * 32)
 
 
 def _joined_state() -> bytes:
-    kept = stored.Round(EXAMPLES[messages.ShareRequest], bytearray(32), bytearray(32), b"o" * 33)
-    kept.held, kept.sharers = {1: b"h" * 66}, b"\x03"
+    kept = stored.Round(
+        EXAMPLES[messages.ShareRequest], bytearray(16), bytearray(16), bytearray(80), b"o" * 112
+    )
+    kept.held, kept.sharers = {1: b"h" * 112}, b"\x03"
     return stored.to_bytes(5, Phase.UNMASK, kept)
 
 
@@ -198,7 +200,7 @@ def _node_state() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         memory = NodeState(state, ContributionStore(Path(directory), run=7))
         memory.channel()
-        memory.keep_plan(json.dumps(PLAN), "d" * 64, 8)
+        memory.keep_plan(json.dumps(PLAN), "d" * 64, 8, 1)
         memory.spend(1)
     memory.join(1, 4, joined)
     memory.keep(b"secrets")

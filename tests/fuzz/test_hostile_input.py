@@ -81,11 +81,11 @@ def test_a_small_gzip_file_that_unpacks_to_much_is_refused(tmp_path, monkeypatch
 
 
 def test_a_stored_state_cannot_ask_for_memory():
-    """The place of a 32-byte secret holds a number: it must not become an array of that length."""
+    """The place of a secret holds a number: it must not become an array of that length."""
     request = DECODERS["messages"].seeds[1]
-    state = [stored.VERSION, 5, "masked", request, b"m" * 32, b"s" * 32, b"o" * 33, [], b"", b""]
+    state = [stored.VERSION, 5, "masked", request, b"m" * 16, b"s" * 16, b"p" * 80, b"o" * 112, [], b"", b""]
     assert DECODERS["client-state"].accepts(stored.with_digest(msgpack.packb(state)))
-    for place in (4, 5):
+    for place in (4, 5, 6):
         state[place] = 2**40
         assert not DECODERS["client-state"].accepts(stored.with_digest(msgpack.packb(state)))
 

@@ -22,6 +22,7 @@ from skelmix.secagg.settings import Phase, Settings
 
 STEPS = int(os.environ.get("SKELMIX_FUZZ_STEPS", "6000"))
 PHASES = ("share", "masked", "consistency", "unmask")
+NOISE = 2.0**-40  # pieces of noise are shared, revealed and removed; that one is not zero has odds of 10^-7
 
 
 class Net:
@@ -30,7 +31,8 @@ class Net:
         self.malicious = chance.random() < 0.4
         n = chance.randint(2, 5)
         threshold = chance.randint(n // 2 + 1, n)
-        rules = Settings(dimension=2, bits=5, threshold=max(2, threshold), malicious=self.malicious)
+        colluding, noise = 0 if self.malicious else chance.randint(0, 1), chance.choice((0.0, NOISE))
+        rules = Settings(2, 5, max(2, threshold), colluding, self.malicious, noise=noise)
         self.server, self.clients = cast(n, rules, round=round)
         self.vectors = {p: np.array([p % 32, chance.randrange(32)]) for p in self.clients}
         self.pool = archive  # every message ever sent, of all rounds
@@ -58,8 +60,11 @@ class Net:
         client = self.clients[p]
         before = client.secret_state()
         try:
-            extra = (self.vectors[p],) if phase == "masked" else ()
-            reply = getattr(client, phase)(data, *extra)
+            extra = {}
+            if phase == "masked":
+                joined = client._round.request.participants if client._round else 0
+                extra = {"vector": self.vectors[p], "participants": joined}
+            reply = getattr(client, phase)(data, **extra)
         except ProtocolError:
             assert client.secret_state() == before
             return

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.secure_rounds import cast, play
-from skelmix.secagg import messages
+from skelmix.secagg import messages, sets
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import MalformedMessage
 from skelmix.secagg.settings import Settings
@@ -39,7 +39,7 @@ def kind_of(name: str) -> type[messages.Message]:
 @pytest.fixture(scope="module")
 def recorded() -> dict[type[messages.Message], bytes]:
     """One message of each kind from a real round."""
-    server, clients = cast(4, Settings(5, 7, 3, malicious=True))
+    server, clients = cast(4, Settings(5, 7, 3, colluding=1, malicious=True, noise=50.0))
     tape = play(server, clients, np.ones((4, 5), int), silent={"masked": {12}})
     return {kind_of(name): data for (name, _), data in tape.sent.items()}
 
@@ -160,42 +160,44 @@ def test_another_version_and_non_canonical_encodings_are_refused(recorded):
 
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 65])
 def test_bitmaps_hold_exactly_the_participants(n):
-    chosen = {i for i in range(n) if i % 3 != 1}
-    found = messages.members(messages.bitmap(chosen, n), n)
-    assert {i for i in range(n + 3) if messages.contains(found, i)} == chosen
-    assert found.bit_count() == len(chosen)
-    for wrong in (b"", messages.bitmap(chosen, n) + b"\0", (1 << n).to_bytes(n // 8 + 1, "little")):
+    survivors = {i for i in range(n) if i % 3 != 1}
+    found = sets.members(sets.bitmap(survivors, n), n)
+    assert {i for i in range(n + 3) if sets.contains(found, i)} == survivors
+    assert found.bit_count() == len(survivors)
+    for wrong in (b"", sets.bitmap(survivors, n) + b"\0", (1 << n).to_bytes(n // 8 + 1, "little")):
         with pytest.raises(MalformedMessage):
-            messages.members(wrong, n)
+            sets.members(wrong, n)
 
 
+@pytest.mark.parametrize("noise", [0.0, 50.0])
 @pytest.mark.parametrize("malicious", [False, True])
-def test_real_messages_keep_to_the_limits_and_the_documented_sizes(malicious):
+def test_real_messages_keep_to_the_limits_and_the_documented_sizes(malicious, noise):
     n, d, b = 12, 1000, 7
-    server, clients = cast(n, Settings(d, b, 9, malicious=malicious))
+    server, clients = cast(n, Settings(d, b, 9, colluding=1, malicious=malicious, noise=noise))
+    w = 4 if noise else 0
     tape = play(server, clients, np.zeros((n, d), int), silent={"masked": {10}})
     k = n - 1
     documented = {
         messages.Advertisement: 160,
-        messages.ShareRequest: 240 + 152 * (k + 1),
-        messages.Shares: 190 + 88 * k,
-        messages.MaskRequest: 60 + n // 8 + 124 * k,
+        messages.ShareRequest: 320 + 152 * (k + 1),
+        messages.Shares: 170 + 16 * w + (54 + 16 * w) * k,
+        messages.MaskRequest: 60 + n // 8 + (90 + 16 * w) * k,
         messages.MaskedInput: d * b // 8 + 140,
         messages.ConsistencyRequest: 60 + n // 8,
         messages.Agreement: 120,
         messages.UnmaskRequest: 60 + n // 8 + 70 * n,
-        messages.UnmaskShares: 130 + 38 * (k + 1),
+        messages.UnmaskShares: 130 + (21 + 16 * w) * (k + 1),
     }
     limits = {
         messages.Advertisement: rules.limit_advertisement(),
         messages.ShareRequest: rules.limit_share_request(n),
-        messages.Shares: rules.limit_shares(k),
-        messages.MaskRequest: rules.limit_mask_request(n, k),
+        messages.Shares: rules.limit_shares(k, w),
+        messages.MaskRequest: rules.limit_mask_request(n, k, w),
         messages.MaskedInput: rules.limit_masked_input(d * b // 8),
         messages.ConsistencyRequest: rules.limit_consistency_request(n),
         messages.Agreement: rules.limit_agreement(),
         messages.UnmaskRequest: rules.limit_unmask_request(n),
-        messages.UnmaskShares: rules.limit_unmask_shares(k),
+        messages.UnmaskShares: rules.limit_unmask_shares(k, w),
     }
     for (name, _), data in tape.sent.items():
         assert len(data) <= documented[kind_of(name)] <= limits[kind_of(name)], name

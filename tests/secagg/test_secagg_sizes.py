@@ -1,9 +1,12 @@
 """The bytes that a plan states for a round are those that a round sends."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import skelmix as sk
+from helpers.prose import unwrapped
 from skelmix.planning.rate import packed_bytes
 from skelmix.secagg.client import Client
 from skelmix.secagg.keys import KeyPair
@@ -12,9 +15,9 @@ from skelmix.secagg.settings import Settings
 from skelmix.secagg.sizes import protocol_bytes
 
 
-def sent_by_each(participants, threshold, dimension, bits):
+def sent_by_each(participants, threshold, dimension, bits, noise=0.0):
     """Bytes that each participant uploads in a round through real messages, the advertisement left out."""
-    server = Server(Settings(dimension, bits, threshold=threshold))
+    server = Server(Settings(dimension, bits, threshold=threshold, noise=noise))
     clients = [Client(p, KeyPair.generate()) for p in range(participants)]
     for client in clients:
         server.advertise(client.advertise())
@@ -22,8 +25,8 @@ def sent_by_each(participants, threshold, dimension, bits):
     requests = server.close_advertise()
     for phase in ("share", "masked", "unmask"):
         for p, data in requests.items():
-            extra = (np.zeros(dimension, np.uint32),) if phase == "masked" else ()
-            answer = getattr(clients[p], phase)(data, *extra)
+            vector = {"vector": np.zeros(dimension, np.uint32), "participants": participants}
+            answer = getattr(clients[p], phase)(data, **(vector if phase == "masked" else {}))
             getattr(server, phase)(answer)
             sent[p] += len(answer)
         if phase != "unmask":
@@ -33,23 +36,33 @@ def sent_by_each(participants, threshold, dimension, bits):
 
 @pytest.mark.parametrize(
     ("participants", "threshold", "dimension", "bits"),
-    [(2, 2, 16, 8), (10, 9, 5000, 9), (120, 108, 496, 8), (240, 216, 70_000, 8)],
+    [(2, 2, 16, 8), (10, 9, 5000, 9), (120, 108, 496, 8)],
 )
-def test_stated_bytes_are_those_of_a_round(participants, threshold, dimension, bits):
-    stated = protocol_bytes(participants, threshold) + packed_bytes(dimension, bits)
-    sent = sent_by_each(participants, threshold, dimension, bits)
+@pytest.mark.parametrize("noise", [0.0, 100.0])
+def test_stated_bytes_are_those_of_a_round(participants, threshold, dimension, bits, noise):
+    stated = protocol_bytes(participants, threshold, excess=noise > 0) + packed_bytes(dimension, bits)
+    sent = sent_by_each(participants, threshold, dimension, bits, noise)
     assert sent.max() <= stated
     assert stated <= 1.02 * sent.min() + 16
 
 
-def test_240_participants_at_a_sixteenth_of_a_bit_upload_at_most_five_kilobytes():
+def test_240_participants_at_a_sixteenth_of_a_bit_upload_five_kilobytes_and_eight_with_excess_noise():
     plan = sk.plan(
         sk.PrivacyTarget(3.0, 1e-5), dimension=63_610, rate=0.0625, alignment=0.005, rounds=1000, bound="rdp",
         cohort=sk.Cohort(240, 60_000, dropout_tolerance=0.1),
     )  # fmt: skip
     mechanism, cohort = plan.mechanism, plan.cohort
-    sent = sent_by_each(240, cohort.min_survivors(240), mechanism.coordinates, mechanism.bits)
-    assert sent.max() <= 5000
-    assert sent.max() <= plan.round_bytes <= 1.02 * sent.min()
+    rules = 240, cohort.min_survivors(240), mechanism.coordinates, mechanism.bits
+    assert sent_by_each(*rules).max() <= 5000
+    sent = sent_by_each(*rules, noise=plan.removable_noise)
+    assert sent.max() <= 8000
+    assert sent.max() <= plan.round_bytes <= 1.02 * sent.min() + 16
     assert plan.summary()["round_bytes"] == plan.round_bytes
-    assert f"{plan.round_bytes:,} bytes with" in str(plan)
+    assert f"{plan.round_bytes:,} bytes with" in unwrapped(plan)
+
+
+def test_the_page_on_low_rates_states_these_bytes():
+    page = (Path(__file__).parents[2] / "docs/explanation/fewer-coordinates.md").read_text()
+    vector = packed_bytes(496, 8)
+    for threshold, excess in ((240, False), (216, False), (216, True)):
+        assert f"{vector + protocol_bytes(240, threshold, excess=excess):,}" in page

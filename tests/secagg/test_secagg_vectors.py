@@ -7,6 +7,7 @@ from mpyc import finfields, thresha
 
 from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
+from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.secagg import masking, sharing
 from skelmix.secagg.failures import NotAuthentic
 from skelmix.secagg.keys import Identity, KeyPair, derive, framed, seal, unseal, verify
@@ -126,42 +127,48 @@ FIELD = finfields.GF(sharing.PRIME)
 
 @pytest.mark.parametrize(("threshold", "count"), [(1, 1), (1, 4), (2, 3), (5, 9), (16, 17), (40, 100)])
 def test_shares_recombine_in_mpyc_and_mpyc_shares_recombine_here(threshold, count):
-    secret = KeyPair.generate().secret_bytes()
+    secret = sharing.draw_secret()
     shares = sharing.split(secret, threshold, count)
-    chosen = list(range(count))[::-1][:threshold]
-    points = [(x + 1, [FIELD(int.from_bytes(shares[x], "big"))]) for x in chosen]
-    assert thresha.recombine(FIELD, points)[0].value.to_bytes(32, "big") == secret
+    holders = list(range(count))[::-1][:threshold]
+    points = [(x + 1, [FIELD(int.from_bytes(shares[x], "big"))]) for x in holders]
+    assert thresha.recombine(FIELD, points)[0].value.to_bytes(16, "big") == secret
 
     foreign = thresha.random_split(FIELD, [FIELD(int.from_bytes(secret, "big"))], threshold - 1, count)
-    ours = [int(foreign[x][0]).to_bytes(33, "big") for x in chosen]
-    assert sharing.recover([x + 1 for x in chosen], ours) == secret
+    ours = [int(foreign[x][0]).to_bytes(16, "big") for x in holders]
+    assert sharing.recover([x + 1 for x in holders], ours) == secret
 
 
-def test_the_field_is_that_of_the_least_prime_above_2_to_256():
+def test_the_field_is_that_of_the_largest_prime_below_2_to_128():
     flint = pytest.importorskip("flint")
     assert flint.fmpz(sharing.PRIME).is_prime()
-    assert not any(flint.fmpz(2**256 + k).is_prime() for k in range(1, 297))
+    assert not any(flint.fmpz(2**128 - k).is_prime() for k in range(1, 159))
 
 
 def test_fewer_shares_than_the_threshold_fit_every_secret():
     """With t - 1 shares fixed, each candidate secret is met by exactly one polynomial: perfect secrecy."""
-    shares = sharing.split(b"\x07" * 32, 3, 5)
+    shares = sharing.split(b"\x07" * 16, 3, 5)
     known = [(1, shares[0]), (4, shares[3])]
-    for candidate in (0, 1, 2**256 - 1):
+    for candidate in (0, 1, 2**128 - 160):
         points = [(0, candidate), *((x, int.from_bytes(share, "big")) for x, share in known)]
         third = thresha.recombine(FIELD, [(x, [FIELD(y)]) for x, y in points], 2)[0]
-        completed = [share for _, share in known] + [third.value.to_bytes(33, "big")]
-        assert sharing.recover([1, 4, 2], completed) == candidate.to_bytes(32, "big")
+        completed = [share for _, share in known] + [third.value.to_bytes(16, "big")]
+        assert sharing.recover([1, 4, 2], completed) == candidate.to_bytes(16, "big")
 
 
 def test_shares_of_one_secret_are_fresh_each_time_and_bad_calls_are_refused():
-    assert sharing.split(bytes(32), 2, 2) != sharing.split(bytes(32), 2, 2)
+    assert sharing.split(bytes(16), 2, 2) != sharing.split(bytes(16), 2, 2)
+    for secret in (bytes(15), bytes(17), sharing.PRIME.to_bytes(16, "big")):
+        with pytest.raises(InvalidInput, match="draw_secret"):
+            sharing.split(secret, 2, 3)
     with pytest.raises(InvalidInput):
-        sharing.split(bytes(31), 2, 3)
-    with pytest.raises(InvalidInput):
-        sharing.split(bytes(32), 4, 3)
+        sharing.split(bytes(16), 4, 3)
 
 
-def test_a_value_beyond_32_bytes_is_no_secret():
-    top = (2**256).to_bytes(33, "big")
-    assert sharing.recover([1], [top]) is None
+def test_a_secret_is_a_uniform_field_element_drawn_again_when_it_is_not_below_the_prime():
+    class Given(ReproducibleEntropy):
+        def fill(self, out):
+            out[:] = np.frombuffer(blocks.pop(0), np.uint8)
+
+    blocks = [(sharing.PRIME + 7).to_bytes(16, "big"), (sharing.PRIME - 1).to_bytes(16, "big")]
+    assert sharing.draw_secret(Given(0)) == (sharing.PRIME - 1).to_bytes(16, "big")
+    assert blocks == []

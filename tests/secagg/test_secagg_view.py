@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from helpers.secure_rounds import cast, play
 from skelmix.encoding.wrapping import unpack
-from skelmix.secagg import checks, masking, messages, sharing
+from skelmix.secagg import checks, masking, messages, sets, sharing
 from skelmix.secagg.client import Client
 from skelmix.secagg.failures import UnsafeRequest
 from skelmix.secagg.keys import KeyPair, self_mask_key
@@ -121,7 +121,7 @@ def split_view(seen: set[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             return data
         request = messages.decode(data, messages.MaskRequest, 10**5)
         rows = tuple(row for row in request.sealed if row[0] in seen)
-        return messages.encode(replace(request, sharers=messages.bitmap(seen, 4), sealed=rows))
+        return messages.encode(replace(request, sharers=sets.bitmap(seen, 4), sealed=rows))
 
     tape = play(server, clients, vectors, tamper=lie, silent={"consistency": {13}})
     assert server.survivors == (10, 11, 12, 13)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import skelmix as sk
 from helpers.dishonest_server import DishonestServer, attack
 from helpers.secure_rounds import cast
+from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.mechanisms.clips import FlatClip, L2Clip
 from skelmix.mechanisms.registry import MECHANISMS
 from skelmix.rounds.context import round_context
@@ -34,13 +35,13 @@ DERIVED = {"report", "predicted", "central_gaussian_mse", "central_gaussian_mse_
 
 @lru_cache
 def plan(kind="smm"):
-    """Of this mechanism, of silos, or of a subset of the coordinates.
+    """Of this mechanism, of silos, of a subset of the coordinates, or with a clip norm that finds itself.
 
     Made without a search: its claim is not what is tested here."""
-    mechanism = "smm" if kind in ("silos", "subset") else kind
+    mechanism = "smm" if kind in ("silos", "subset", "adaptive") else kind
     cohort = sk.Cohort(40, 1000, dropout_tolerance=0.25, colluding=2, sampling="fixed")
     silos = sk.Silos(count=40, records=1000, batch=100, dropout_tolerance=0.25, colluding=2)
-    made = sk.account(
+    planned = sk.account(
         noise=4000.0 if mechanism == "cpsgd" else 40.0,
         delta=1e-5,
         dimension=4,
@@ -49,10 +50,11 @@ def plan(kind="smm"):
         scale=8.0,
         bound="paper" if mechanism in ("skellam", "ddg", "cpsgd") else "rdp",
         cohort=silos if kind == "silos" else cohort,
+        clip="adaptive" if kind == "adaptive" else "fixed",
     )
     if kind != "subset":
-        return made
-    return replace(made, mechanism=replace(made.mechanism, keep=3, clip_slack=1.0))
+        return planned
+    return replace(planned, mechanism=replace(planned.mechanism, keep=3, clip_slack=1.0))
 
 
 def leaves(value, path=()):
@@ -113,11 +115,14 @@ def another(value):
 
 def tampered(base, path, data):
     """The plan with one field changed."""
-    return put(base, path, data.draw(another(at(base, path))))
+    value = at(base, path)
+    missing_clip = value is None and path[-1] == "adaptive_clip"
+    values = st.builds(AdaptiveClip, st.floats(0.5, 4.0)) if missing_clip else another(value)
+    return put(base, path, data.draw(values))
 
 
 @pytest.mark.parametrize(
-    "kind", sorted({*MECHANISMS, "silos", "subset"} - {"gaussian"})
+    "kind", sorted({*MECHANISMS, "silos", "subset", "adaptive"} - {"gaussian"})
 )  # which has no secure round
 def test_the_digest_covers_every_field_of_a_plan(kind):
     base = plan(kind)

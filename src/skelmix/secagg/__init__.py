@@ -30,14 +30,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Client": "client",
-    "Identity": "keys",
-    "JoinedRounds": "joined_rounds",
-    "Phase": "settings",
-    "Server": "server",
-    "Settings": "settings",
-    "ideal_sum": "in_memory",
-    "secure_sum": "in_memory",
+    "client": ("Client",),
+    "keys": ("Identity",),
+    "joined_rounds": ("JoinedRounds",),
+    "settings": ("Phase", "Settings"),
+    "server": ("Server",),
+    "in_memory": ("ideal_sum", "secure_sum"),
 }
 
 __getattr__ = lazily(__name__, _HOMES)

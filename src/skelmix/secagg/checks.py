@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skelmix.errors import InvalidInput
+from skelmix.noise.pieces import VERSION as EXPANSION
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import MalformedMessage, NotAuthentic, UnsafeRequest
 from skelmix.secagg.graph import Graph, neighbourhood
 from skelmix.secagg.keys import advertisement_parts, survivors_parts, verify
-from skelmix.secagg.messages import MaskRequest, ShareRequest, UnmaskRequest, contains, members
+from skelmix.secagg.messages import MaskRequest, ShareRequest, UnmaskRequest, sealed_bytes
+from skelmix.secagg.sets import contains, members
 from skelmix.secagg.settings import Settings
 
 
@@ -18,6 +20,11 @@ def rules_of(request: ShareRequest) -> tuple[Settings, Graph]:
     if len(request.neighbourhood) != request.degree + 1:
         raise MalformedMessage(
             f"{len(request.neighbourhood)} neighbours shown, the degree is {request.degree}"
+        )
+    if request.expansion != EXPANSION:
+        raise UnsafeRequest(
+            f"the round expands seeds into noise by version {request.expansion}, this side by {EXPANSION}: "
+            "the noise would not be removed; update the older side"
         )
     try:
         settings, asked = rules.settings_of(request)
@@ -37,9 +44,22 @@ def same_context(request: ShareRequest, own: bytes) -> None:
         )
 
 
+def same_noise(request: ShareRequest, own: float) -> None:
+    """Check that the protocol makes up for dropouts with the noise that this participant counts on.
+
+    own: as in `Settings`; 0 for a vector that brings all of its noise.
+    """
+    if request.noise != own:
+        raise UnsafeRequest(
+            f"the round adds up to noise {request.noise:g}, this participant encodes for {own:g}: the sum "
+            "would hold too little noise, or too much; give everyone the same plan"
+        )
+
+
 def keeps(request: ShareRequest, minimum: Settings) -> None:
     """Check that the round is for this participant's vectors and no weaker than the rules it insists on."""
     same_context(request, minimum.context)
+    same_noise(request, minimum.noise)
     if (request.dimension, request.bits) != (minimum.dimension, minimum.bits):
         raise UnsafeRequest(
             f"the round is for {request.dimension} words of {request.bits} bits, "
@@ -79,12 +99,33 @@ def roster_is_trusted(request: ShareRequest, trusted: Mapping[int, bytes]) -> No
         raise NotAuthentic("the roster's digest is not that of the participants shown")
 
 
+def encoded_for(request: ShareRequest, participants: int | None) -> None:
+    """Check that the vector was encoded for as many participants as the round has: its noise is K/n of them.
+
+    participants: None if the caller does not say, which is enough only where the vector brings all its noise.
+    """
+    if not request.noise:
+        return
+    if participants is None:
+        raise InvalidInput(
+            f"participants is missing: the round adds up to noise {request.noise:g}, of which each vector "
+            "brings its part; pass the number of participants for which the vector was encoded"
+        )
+    if participants != request.participants:
+        raise UnsafeRequest(
+            f"the round has {request.participants} participants, the vector was encoded for {participants}: "
+            "the sum would hold another noise than planned; encode it for those who are in the round"
+        )
+
+
 def delivered(request: ShareRequest, delivery: MaskRequest) -> dict[int, bytes]:
     """The mask keys of the neighbours that shared; enough of them for the sum to be recoverable."""
     sharers = members(delivery.sharers, request.participants)
     near = {peer[0] for peer in request.neighbourhood if contains(sharers, peer[0])}
     keys = {index: mask_key for index, mask_key, _ in delivery.sealed}
     complete = request.index in near and set(keys) == near - {request.index}
+    size = sealed_bytes(len(rules.excess_of(request).sizes))
+    complete = complete and all(len(sealed) == size for _, _, sealed in delivery.sealed)
     if not complete or len(keys) < len(delivery.sealed):
         raise MalformedMessage("the sealed shares delivered are not those of the neighbours that shared")
     if sharers.bit_count() < request.threshold or len(near) < request.share_threshold:

@@ -2,7 +2,7 @@
 
 Each method takes the server's message as bytes and returns the answer as bytes. A refused message raises and
 leaves the client as it was. Nothing but the masked vector and, for each neighbour, one of two shares ever
-leaves in the clear.
+leaves in the clear; with the share of a survivor's self mask go those of its noise that is to be removed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from skelmix.encoding.wrapping import pack
 from skelmix.noise.entropy import Entropy, system_entropy
+from skelmix.noise.pieces import add_pieces
 from skelmix.secagg import checks, masking, messages, sharing, stored
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import OutOfOrder, UnsafeRequest, WrongRound
@@ -21,17 +22,18 @@ from skelmix.secagg.keys import (
     Identity,
     KeyPair,
     advertisement_parts,
+    commitment,
+    mask_key_pair,
     pair_mask_key,
     seal,
-    seed_commitment,
     self_mask_key,
     share_key,
     survivors_parts,
     unseal,
 )
 from skelmix.secagg.messages import Message, ShareRequest
+from skelmix.secagg.sets import contains
 from skelmix.secagg.settings import Phase, Settings
-from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.secagg.stored import Round, Secrets
 from skelmix.validation import whole
 
@@ -105,52 +107,63 @@ class Client:
         self._check(request, accept is not None)
         if accept is not None:
             accept(request)
-        mask = KeyPair.generate(self._entropy)
-        seed = self._entropy.bytes(sharing.SECRET_BYTES)
-        count, t = len(request.neighbourhood), request.share_threshold
-        seed_shares = sharing.split(seed, t, count, entropy=self._entropy)
-        key_shares = sharing.split(mask.secret_bytes(), t, count, entropy=self._entropy)
-        transcript = rules.transcript_of(request)
-        own_seed_share, agreed, sealed = b"", Secrets(), []
-        for peer, seed_share, key_share in zip(request.neighbourhood, seed_shares, key_shares, strict=True):
-            if peer[0] == request.index:
-                own_seed_share = seed_share
-                continue
-            agreed[peer[0]] = self._channel.agree(peer[2])
-            key = share_key(agreed[peer[0]], transcript, request.index, peer[0], mask.public)
-            sealed.append((peer[0], seal(key, seed_share + key_share, transcript)))
-        answer = messages.Shares(
-            session=request.session,
-            round=request.round,
-            sender=request.index,
-            mask_key=mask.public,
-            seed_commitment=seed_commitment(seed, transcript, request.index),
-            sealed=tuple(sealed),
-            signature=b"",
-        )
-        encoded = self._encode(answer, request)
+        drawn = [sharing.draw_secret(self._entropy) for _ in range(2 + len(rules.excess_of(request).sizes))]
+        encoded, own_shares, agreed = self._shared(request, drawn)
         if self._attendance is not None:
             self._attendance.join(request.session, request.round)
-        self._round = Round(request, bytearray(mask.secret_bytes()), bytearray(seed), own_seed_share)
+        seed, mask_secret, *pieces = map(bytearray, drawn)
+        self._round = Round(request, mask_secret, seed, bytearray().join(pieces), own_shares)
         self._agreed = agreed
         self.phase = Phase.MASKED
         return encoded
 
-    def masked(self, data: bytes, vector: Any) -> bytes:
+    def _shared(self, request: ShareRequest, secrets: list[bytes]) -> tuple[bytes, bytes, Secrets]:
+        """The answer with the sealed shares of all secrets, this client's own shares, and channel secrets."""
+        seed, mask_secret, *pieces = secrets
+        index, transcript = request.index, rules.transcript_of(request)
+        mask = mask_key_pair(mask_secret, transcript, index)
+        count, t = len(request.neighbourhood), request.share_threshold
+        tables = [sharing.split(secret, t, count, entropy=self._entropy) for secret in secrets]
+        own_shares, agreed, sealed = b"", Secrets(), []
+        for peer, *shares in zip(request.neighbourhood, *tables, strict=True):
+            if peer[0] == index:
+                own_shares = b"".join(shares)
+                continue
+            agreed[peer[0]] = self._channel.agree(peer[2])
+            key = share_key(agreed[peer[0]], transcript, index, peer[0], mask.public)
+            sealed.append((peer[0], seal(key, b"".join(shares), transcript)))
+        answer = messages.Shares(
+            session=request.session,
+            round=request.round,
+            sender=index,
+            mask_key=mask.public,
+            commitments=b"".join(
+                commitment(secret, transcript, index, place) for place, secret in enumerate((seed, *pieces))
+            ),
+            sealed=tuple(sealed),
+            signature=b"",
+        )
+        return self._encode(answer, request), own_shares, agreed
+
+    def masked(self, data: bytes, vector: Any, *, participants: int | None = None) -> bytes:
         """The masked vector. `vector`: (dimension,) integers in [0, 2^bits); it is not modified.
 
+        In a round with noise K the vector of each of n participants brings Sk(K/n, K/n) per coordinate; this
+        client's pieces of excess noise are added here. There `participants` is mandatory: the n for which the
+        vector was encoded (`accept` of `share` sees the round's). Another n than the round's is refused.
         Refuses when fewer than the threshold have shared, or too few neighbours to recover this client's
         masks. The mask secrets are erased once the answer is made.
         """
         self._expect(Phase.MASKED)
         state = self._state()
         request, transcript = state.request, state.transcript
-        limit = rules.limit_mask_request(request.participants, request.degree)
+        checks.encoded_for(request, participants)
+        limit = rules.limit_mask_request(request.participants, request.degree, len(state.excess.sizes))
         delivery = messages.decode(data, messages.MaskRequest, limit)
         self._same_round(delivery)
         peers = checks.delivered(request, delivery)
         held = self._open(delivery)
-        mask = KeyPair(bytes(state.mask_secret))
+        mask = mask_key_pair(bytes(state.mask_secret), transcript, request.index)
         own = (request.index, mask.public)
         added = [self_mask_key(bytes(state.seed), transcript, request.index)]
         removed: list[bytes] = []
@@ -158,6 +171,8 @@ class Client:
             key = pair_mask_key(mask.agree(mask_key), transcript, own, (index, mask_key))
             (added if request.index < index else removed).append(key)
         words = masking.words(vector, request.dimension, request.bits)
+        pieces = enumerate(sharing.parts(bytes(state.pieces)))
+        add_pieces(words, state.excess.expandable(pieces, transcript, request.index))
         masking.apply(words, added, removed)
         masking.reduce(words, request.bits)
         answer = messages.MaskedInput(
@@ -188,6 +203,8 @@ class Client:
     def unmask(self, data: bytes) -> bytes:
         """For each neighbour that shared: a share of its self-mask seed if it survived, else of its mask key.
 
+        With a survivor's seed go the shares of the pieces of its noise that exceed what it keeps among these
+        survivors, computed here, and never those of a piece that it keeps.
         Answers once. Refuses a set of survivors below the threshold, without this client, or beyond those who
         shared; in the malicious model also a set other than the signed one, or without `threshold` valid
         agreements on it. All secrets of the round are dropped afterwards.
@@ -202,13 +219,14 @@ class Client:
         survivors = checks.survivors_of(request, state.sharers, shown.survivors)
         if request.malicious:
             checks.all_agree(request, state.survivors, shown, survivors)
-        seeds = [(request.index, state.own_seed_share)]
-        keys = []
-        for index, pair in state.held.items():
-            if messages.contains(survivors, index):
-                seeds.append((index, pair[:SHARE_BYTES]))
+        seeds, keys = [], []
+        for index, held in [(request.index, state.own_shares), *state.held.items()]:
+            seed, key, *pieces = sharing.parts(held)
+            if contains(survivors, index):
+                removed = [pieces[piece] for piece in state.excess.removed(survivors, index)]
+                seeds.append((index, b"".join((seed, *removed))))
             else:
-                keys.append((index, pair[SHARE_BYTES:]))
+                keys.append((index, key))
         answer = messages.UnmaskShares(
             request.session, request.round, request.index, tuple(sorted(seeds)), tuple(sorted(keys)), b""
         )

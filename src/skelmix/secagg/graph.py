@@ -110,12 +110,12 @@ def _subsets_with(population: int, marked: int, size: int, least: int) -> int:
     """
     t = min(marked, size)
     term = comb(marked, t) * comb(population - marked, size - t)
-    found = 0
+    subsets = 0
     while t >= least:
-        found += term
+        subsets += term
         term = term * t * (population - marked - size + t) // ((marked - t + 1) * (size - t + 1))
         t -= 1
-    return found
+    return subsets
 
 
 def meets(graph: Graph, threshold: int, colluding: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.arrays import WordArray
 from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy
@@ -42,8 +43,10 @@ def secure_sum(
     full_graph: bool = False,
     round: int = 0,
     context: bytes = b"",
+    noise: float = 0.0,
     entropy: Entropy | None = None,
-) -> masking.Words:
+    heard: Callable[[], object] = lambda: None,
+) -> WordArray:
     """The sum modulo `modulus` of the vectors of all participants that reach the end of phase "masked".
 
     vectors: (participants, d) integers in [0, modulus), or an iterable of (d,) vectors or (k, d) blocks,
@@ -54,6 +57,11 @@ def secure_sum(
     threshold: the least number of survivors; with fewer `RoundFailed` is raised and nothing is opened.
     dropouts: phase name -> indices of participants that fall silent from that phase on.
     colluding, malicious, full_graph, context: as in `Settings`.
+    noise: K, for vectors of n participants that bring noise Sk(K/n, K/n) each: the noise of the sum is then
+      exactly Sk(K, K), whoever drops out. 0: the vectors bring all of their noise. Under a plan K is its
+      `removable_noise`, and `colluding` must be its cohort's: with a smaller number the survivors share the
+      noise less evenly, and colluders may know more of it than the plan allows.
+    heard: called after each message that the server took, four per participant (five if malicious).
 
     Example:
 
@@ -64,30 +72,41 @@ def secure_sum(
     bits = _bits(modulus)
     dropped = _dropped_before(dropouts)
     first, rows, count = _rows(vectors, participants)
-    settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph, context)
+    settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph, context, noise)
+    if noise and dropped["advertise"]:
+        raise InvalidInput(
+            "dropouts has phase 'advertise': the noise is divided by those who join; encode for them, and "
+            "leave the others out of vectors"
+        )
     server = Server(settings, round=round)
     clients = _clients(count, settings, entropy)
 
     for index, client in clients.items():
         if index not in dropped["advertise"]:
             server.advertise(client.advertise())
+            heard()
     requests = server.close_advertise()
-    _exchange(requests, dropped["share"], lambda i, data: clients[i].share(data), server.share)
+    _exchange(requests, dropped["share"], lambda i, data: clients[i].share(data), server.share, heard)
     requests = server.close_share()
     for index, vector in enumerate(_at_most(count, rows)):
         if index in requests and index not in dropped["masked"]:
-            server.masked(clients[index].masked(requests.pop(index), vector))
+            server.masked(clients[index].masked(requests.pop(index), vector, participants=count))
+            heard()
     requests = server.close_masked()
     if malicious:
         _exchange(
-            requests, dropped["consistency"], lambda i, data: clients[i].consistency(data), server.consistency
+            requests,
+            dropped["consistency"],
+            lambda i, data: clients[i].consistency(data),
+            server.consistency,
+            heard,
         )
         requests = server.close_consistency()
-    _exchange(requests, dropped["unmask"], lambda i, data: clients[i].unmask(data), server.unmask)
+    _exchange(requests, dropped["unmask"], lambda i, data: clients[i].unmask(data), server.unmask, heard)
     return server.close_unmask()
 
 
-def ideal_sum(vectors: Vectors, *, modulus: int, dropouts: Dropouts | None = None) -> masking.Words:
+def ideal_sum(vectors: Vectors, *, modulus: int, dropouts: Dropouts | None = None) -> WordArray:
     """What `secure_sum` must return: the plain sum over those not dropped in phase "masked" or before.
 
     Example:
@@ -111,10 +130,12 @@ def _exchange(
     silent: set[int],
     answer: Callable[[int, bytes], bytes],
     accept: Callable[[bytes], int],
+    heard: Callable[[], object],
 ) -> None:
     for index, data in requests.items():
         if index not in silent:
             accept(answer(index, data))
+            heard()
 
 
 def _clients(count: int, settings: Settings, entropy: Entropy | None) -> dict[int, Client]:

@@ -25,7 +25,8 @@ from skelmix.secagg.failures import NotAuthentic
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 TAG_BYTES = 16
-_DOMAIN = b"skelmix secagg v2 "
+COMMITMENT_BYTES = 16
+_DOMAIN = b"skelmix secagg v3 "
 _NONCE = bytes(12)
 
 
@@ -152,10 +153,10 @@ def share_key(shared: bytes, transcript: bytes, sender: int, recipient: int, mas
 
 
 def pair_mask_key(
-    shared: bytes, transcript: bytes, one: tuple[int, bytes], other: tuple[int, bytes]
+    shared: bytes, transcript: bytes, first: tuple[int, bytes], second: tuple[int, bytes]
 ) -> bytes:
     """The AES key of the mask between two participants, given as (index, mask key) in either order."""
-    low, high = sorted((one, other))
+    low, high = sorted((first, second))
     return derive(shared, b"pair mask", transcript, number(low[0]), low[1], number(high[0]), high[1])
 
 
@@ -164,12 +165,17 @@ def self_mask_key(seed: bytes, transcript: bytes, index: int) -> bytes:
     return derive(seed, b"self mask", transcript, number(index))
 
 
-def seed_commitment(seed: bytes, transcript: bytes, index: int) -> bytes:
-    """A commitment to a seed, published with the shares: lets the server notice a wrong share.
+def mask_key_pair(secret: bytes, transcript: bytes, index: int) -> KeyPair:
+    """A participant's mask key of one round, from the secret that its neighbours hold shares of."""
+    return KeyPair(derive(secret, b"mask key", transcript, number(index)))
 
-    It hides a uniform 32-byte seed.
+
+def commitment(secret: bytes, transcript: bytes, index: int, position: int) -> bytes:
+    """16 bytes, published with the shares, by which the server notices a wrong share.
+
+    position: 0 for the self-mask seed, 1 + i for piece i of the noise. It hides a uniform secret.
     """
-    return derive(seed, b"seed commitment", transcript, number(index))
+    return derive(secret, b"commitment", transcript, number(index), number(position))[:COMMITMENT_BYTES]
 
 
 def advertisement_parts(participant: int, channel_key: bytes) -> tuple[bytes, bytes]:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
+from skelmix.arrays import WordArray
 from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
 
@@ -25,10 +25,8 @@ CHUNK_BYTES = 1 << 18
 _ZEROS = bytes(CHUNK_BYTES)
 _START = modes.CTR(bytes(16))
 
-Words = NDArray[np.unsignedinteger[Any]]
 
-
-def words(vector: Any, dimension: int, bits: int) -> Words:
+def words(vector: Any, dimension: int, bits: int) -> WordArray:
     """A fresh (dimension,) word array with the values of `vector`, which must be integers in [0, 2^bits)."""
     array = np.asarray(vector)
     if array.dtype.kind not in "iu":
@@ -42,13 +40,13 @@ def words(vector: Any, dimension: int, bits: int) -> Words:
     return array.astype(wire_dtype(bits))
 
 
-def reduce(vector: Words, bits: int) -> None:
+def reduce(vector: WordArray, bits: int) -> None:
     """Reduce the words modulo 2^bits, in place."""
     if bits < 8 * vector.dtype.itemsize:
         np.bitwise_and(vector, vector.dtype.type((1 << bits) - 1), out=vector)
 
 
-def apply(vector: Words, added: Iterable[bytes], removed: Iterable[bytes]) -> None:
+def apply(vector: WordArray, added: Iterable[bytes], removed: Iterable[bytes]) -> None:
     """Add the masks of the keys `added` and subtract those of `removed`, in place, modulo the word size.
 
     `vector` is one-dimensional, contiguous and writable. Applying the same keys with the roles swapped undoes

@@ -7,9 +7,10 @@ or kind, fields of the wrong type or length (each as it is met, with no containe
 not have), and every encoding but the one that `encode` writes.
 
 With n participants, k neighbours and d coordinates of b bits, sizes in bytes are at most
-advertisement 160; share request 310 + 152·(k+1); shares 190 + 88·k; mask request 60 + n/8 + 124·k;
-**masked input ⌈d·b/8⌉ + 140**; consistency request 60 + n/8; agreement 120; unmask request 60 + n/8 + 70·n
-(signatures only with a malicious server); unmask shares 130 + 38·(k+1).
+advertisement 160; share request 320 + 152·(k+1); shares 170 + 16·w + (54 + 16·w)·k; mask request
+60 + n/8 + (90 + 16·w)·k; **masked input ⌈d·b/8⌉ + 140**; consistency request 60 + n/8; agreement 120; unmask
+request 60 + n/8 + 70·n (signatures only with a malicious server); unmask shares 130 + (21 + 16·w)·(k+1),
+where w is the number of pieces of excess noise per participant, 0 in a round without.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from typing import Any, ClassVar, TypeVar
 
 import msgpack
 
+from skelmix.secagg.excess import MOST_PIECES
 from skelmix.secagg.failures import MalformedMessage
-from skelmix.secagg.keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from skelmix.secagg.keys import COMMITMENT_BYTES, KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
 from skelmix.secagg.sharing import SHARE_BYTES
 
-VERSION = 2
+VERSION = 3
 CHECKSUM_BYTES = 16
 SESSION_BYTES = 16
-SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 MOST_PARTICIPANTS = 1 << 16
 MOST_COORDINATES, MOST_CONTEXT_BYTES = 1 << 31, 64
 
 Check = Callable[[Any], bool]
+
+
+def sealed_bytes(pieces: int) -> int:
+    """The size of the sealed shares for one neighbour: of seed, mask key and pieces of noise."""
+    return (2 + pieces) * SHARE_BYTES + TAG_BYTES
 
 
 def _integer(high: int) -> Check:
@@ -51,6 +57,10 @@ def _flag(value: Any) -> bool:
     return type(value) is bool
 
 
+def _positive_or_zero(value: Any) -> bool:
+    return type(value) is float and 0.0 <= value < float("inf")
+
+
 class _Rows:
     """A field that is a table: an array of rows, each an array of as many cells as there are columns."""
 
@@ -65,6 +75,9 @@ _KEY = _octets(KEY_BYTES)
 _OPTIONAL_KEY = _octets(0, KEY_BYTES)
 _OPTIONAL_SIGNATURE = _octets(0, SIGNATURE_BYTES)
 _HEADER = (_octets(SESSION_BYTES), _WIDE)
+_SEALED = _octets(*(sealed_bytes(pieces) for pieces in range(MOST_PIECES + 1)))
+_COMMITMENTS = _octets(*((1 + pieces) * COMMITMENT_BYTES for pieces in range(MOST_PIECES + 1)))
+_SHARES = _octets(*((1 + pieces) * SHARE_BYTES for pieces in range(MOST_PIECES + 1)))
 
 Peer = tuple[int, int, bytes, bytes, bytes]
 """index, participant, channel key, identity key, signature of the advertisement"""
@@ -94,7 +107,8 @@ class Advertisement(Message):
 class ShareRequest(Message):
     """Server to client: the round's settings and the client's closed neighbourhood, in share order.
 
-    context: what the round is for, as in `Settings`. roster: the digest of all participants' keys.
+    noise, context: as in `Settings`. expansion: the version of `noise.pieces`. roster: the digest of all
+    participants' keys.
     """
 
     session: bytes
@@ -104,6 +118,8 @@ class ShareRequest(Message):
     threshold: int
     colluding: int
     malicious: bool
+    noise: float
+    expansion: int
     context: bytes
     participants: int
     degree: int
@@ -120,6 +136,8 @@ class ShareRequest(Message):
         _COUNT,
         _COUNT,
         _flag,
+        _positive_or_zero,
+        _COUNT,
         _octets(*range(MOST_CONTEXT_BYTES + 1)),
         _COUNT,
         _COUNT,
@@ -133,13 +151,13 @@ class ShareRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class Shares(Message):
-    """Client to server: a fresh mask key, a commitment to the self-mask seed, sealed shares."""
+    """Client to server: a fresh mask key, sealed shares, commitments to the self-mask seed and each piece."""
 
     session: bytes
     round: int
     sender: int
     mask_key: bytes
-    seed_commitment: bytes
+    commitments: bytes
     sealed: tuple[tuple[int, bytes], ...]
     signature: bytes
     KIND: ClassVar[int] = 3
@@ -147,8 +165,8 @@ class Shares(Message):
         *_HEADER,
         _INDEX,
         _KEY,
-        _KEY,
-        _Rows(_INDEX, _octets(SEALED_BYTES)),
+        _COMMITMENTS,
+        _Rows(_INDEX, _SEALED),
         _OPTIONAL_SIGNATURE,
     )
 
@@ -165,7 +183,7 @@ class MaskRequest(Message):
     CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
         *_HEADER,
         _any_octets,
-        _Rows(_INDEX, _KEY, _octets(SEALED_BYTES)),
+        _Rows(_INDEX, _KEY, _SEALED),
     )
 
 
@@ -223,7 +241,10 @@ class UnmaskRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class UnmaskShares(Message):
-    """Client to server: a share of each neighbour's self-mask seed or of its mask key, never both."""
+    """Client to server: a share of each neighbour's self-mask seed or of its mask key, never both.
+
+    With the seed's share those of the neighbour's removed pieces of noise, one after the other.
+    """
 
     session: bytes
     round: int
@@ -235,7 +256,7 @@ class UnmaskShares(Message):
     CHECKS: ClassVar[tuple[Check | _Rows, ...]] = (
         *_HEADER,
         _INDEX,
-        _Rows(_INDEX, _octets(SHARE_BYTES)),
+        _Rows(_INDEX, _SHARES),
         _Rows(_INDEX, _octets(SHARE_BYTES)),
         _OPTIONAL_SIGNATURE,
     )
@@ -327,24 +348,3 @@ def _read(body: memoryview, kind: type[M]) -> M:
         else:
             values.append(cell(at, check))
     return kind(*values)
-
-
-def bitmap(indices: set[int] | frozenset[int], participants: int) -> bytes:
-    """A set of indices as ⌈participants/8⌉ bytes, lowest bit first."""
-    value = 0
-    for index in indices:
-        value |= 1 << index
-    return value.to_bytes((participants + 7) // 8, "little")
-
-
-def members(data: bytes, participants: int) -> int:
-    """The set in a bitmap as an integer, bit i for index i; `MalformedMessage` if it does not fit."""
-    value = int.from_bytes(data, "little")
-    if len(data) != (participants + 7) // 8 or value >> participants:
-        raise MalformedMessage(f"a set of participants does not fit the {participants} of this round")
-    return value
-
-
-def contains(value: int, index: int) -> bool:
-    """Whether `index` is in the set that `members` gave."""
-    return bool(value >> index & 1)

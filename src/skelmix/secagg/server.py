@@ -12,11 +12,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from skelmix.arrays import WordArray
 from skelmix.encoding.wrapping import unpack, wire_dtype
 from skelmix.errors import InvalidInput, RoundFailed
+from skelmix.noise import pieces
 from skelmix.noise.entropy import system_entropy
 from skelmix.secagg import masking, messages
 from skelmix.secagg import settings as rules
+from skelmix.secagg.excess import ExcessNoise
 from skelmix.secagg.failures import (
     DuplicateMessage,
     MalformedMessage,
@@ -26,15 +29,14 @@ from skelmix.secagg.failures import (
     WrongRound,
 )
 from skelmix.secagg.graph import Graph, neighbourhood
-from skelmix.secagg.keys import (
-    advertisement_parts,
-    survivors_parts,
-    verify,
-)
-from skelmix.secagg.messages import Message, Peer, bitmap
-from skelmix.secagg.recovery import masks_left
+from skelmix.secagg.keys import COMMITMENT_BYTES, advertisement_parts, survivors_parts, verify
+from skelmix.secagg.messages import Message, Peer, sealed_bytes
+from skelmix.secagg.recovery import Recovery
+from skelmix.secagg.sets import as_integer, bitmap
 from skelmix.secagg.settings import Phase, Settings
+from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.validation import whole
+from skelmix.wording import counted
 
 M = TypeVar("M", bound=Message)
 Requests = dict[int, bytes]
@@ -85,6 +87,7 @@ class Server:
         self._shares: dict[int, messages.Shares] = {}
         self._survivors: set[int] = set()
         self._agreements: dict[int, bytes] = {}
+        self._removed: dict[int, int] = {}  # survivor -> how many of its pieces of noise are removed
         self._revealed: dict[int, messages.UnmaskShares] = {}
         self._total = np.zeros(settings.dimension, wire_dtype(settings.bits))
 
@@ -143,6 +146,8 @@ class Server:
             threshold=settings.threshold,
             colluding=settings.colluding,
             malicious=settings.malicious,
+            noise=settings.noise,
+            expansion=pieces.VERSION,
             context=settings.context,
             participants=graph.participants,
             degree=graph.degree,
@@ -156,11 +161,17 @@ class Server:
 
     def share(self, data: bytes, sender: int | None = None) -> int:
         """Accept a client's mask key and sealed shares."""
-        limit = rules.limit_shares(self._graph.degree)
+        count = len(self._excess.sizes)
+        limit = rules.limit_shares(self._graph.degree, count)
         message = self._receive(Phase.SHARE, data, messages.Shares, limit, self._shares, sender)
         expected = [index for index in self._neighbourhoods[message.sender] if index != message.sender]
         if [index for index, _ in message.sealed] != expected:
             raise MalformedMessage("the sealed shares are not addressed to the sender's neighbours, in order")
+        sizes = {len(sealed) for _, sealed in message.sealed} | {sealed_bytes(count)}
+        if len(sizes) > 1 or len(message.commitments) != (1 + count) * COMMITMENT_BYTES:
+            raise MalformedMessage(
+                f"the shares are not of the secrets of a round with {count} pieces of noise"
+            )
         if message.mask_key in self._keys:
             raise NotAuthentic("the mask key is one that was already used in this round")
         self._shares[message.sender] = message
@@ -227,6 +238,8 @@ class Server:
         return self._unmask_requests(set(self._agreements))
 
     def _unmask_requests(self, recipients: set[int]) -> Requests:
+        present = as_integer(self._survivors)
+        self._removed = {i: len(self._excess.removed(present, i)) for i in self._survivors}
         request = messages.UnmaskRequest(
             self.session, self.round, self._survivor_bitmap(), tuple(sorted(self._agreements.items()))
         )
@@ -235,38 +248,42 @@ class Server:
 
     def unmask(self, data: bytes, sender: int | None = None) -> int:
         """Accept a survivor's shares."""
-        limit = rules.limit_unmask_shares(self._graph.degree)
+        limit = rules.limit_unmask_shares(self._graph.degree, len(self._excess.sizes))
         message = self._receive(Phase.UNMASK, data, messages.UnmaskShares, limit, self._revealed, sender)
         if message.sender not in self._survivors:
             raise UnknownSender("shares from a participant that did not survive")
         near = {index for index in self._neighbourhoods[message.sender] if index in self._shares}
-        seeds, keys = [i for i, _ in message.seed_shares], [i for i, _ in message.key_shares]
-        if seeds != sorted(near & self._survivors) or keys != sorted(near - self._survivors):
+        seeds, keys = [(i, len(s)) for i, s in message.seed_shares], [i for i, _ in message.key_shares]
+        asked = [(i, (1 + self._removed[i]) * SHARE_BYTES) for i in sorted(near & self._survivors)]
+        if seeds != asked or keys != sorted(near - self._survivors):
             raise MalformedMessage("the shares are not those that were asked for")
         self._revealed[message.sender] = message
         return self._roster[message.sender][1]
 
-    def close_unmask(self) -> masking.Words:
+    def close_unmask(self) -> WordArray:
         """The sum of the survivors' vectors modulo 2^bits, (dimension,), smallest unsigned type.
 
+        In a round with `noise` the excess is removed: Sk(noise, noise) is left, whoever dropped out.
         Raises `RoundFailed` when fewer than the threshold answered, a neighbourhood has too few answers, or
         the shares of a participant do not give what it published. Nothing is revealed then.
         """
         self._expect(Phase.UNMASK)
         self._enough(len(self._revealed), "answered the unmask request")
         try:
-            added, removed = masks_left(
+            left = Recovery(
                 self._neighbourhoods,
                 self._graph.share_threshold,
                 self._transcript,
+                self._excess,
                 self._shares,
                 self._survivors,
                 self._revealed,
-            )
+            ).leftovers()
         except RoundFailed:
             self.phase = Phase.FAILED
             raise
-        masking.apply(self._total, added, removed)
+        masking.apply(self._total, left.added, left.removed)
+        pieces.add_pieces(self._total, left.noise, remove=True)
         masking.reduce(self._total, self.settings.bits)
         self._shares, self._revealed = {}, {}
         self.phase = Phase.DONE
@@ -279,6 +296,10 @@ class Server:
         if self.graph is None:
             raise OutOfOrder("the roster is still open: close_advertise comes first")
         return self.graph
+
+    @property
+    def _excess(self) -> ExcessNoise:
+        return self.settings.excess(self._graph.participants)
 
     def _survivor_bitmap(self) -> bytes:
         return bitmap(self._survivors, len(self._roster))
@@ -294,8 +315,8 @@ class Server:
         if count < self.settings.threshold:
             self.phase = Phase.FAILED
             raise RoundFailed(
-                f"{count} participants {did}, the threshold is {self.settings.threshold}: no sum is opened. "
-                "Count the round as spent; wait for more participants or plan for more dropouts"
+                f"{counted(count, 'participant')} {did}, the threshold is {self.settings.threshold}: no sum "
+                "is opened; wait for more participants or plan for more dropouts"
             )
 
     def _receive(

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from skelmix.errors import InvalidInput
+from skelmix.noise import pieces
 from skelmix.secagg import graph as graphs
+from skelmix.secagg.excess import ExcessNoise
 from skelmix.secagg.graph import Graph
-from skelmix.secagg.keys import KEY_BYTES, SIGNATURE_BYTES, digest, number
+from skelmix.secagg.keys import COMMITMENT_BYTES, KEY_BYTES, SIGNATURE_BYTES, digest, number
 from skelmix.secagg.messages import (
     MOST_CONTEXT_BYTES,
     MOST_COORDINATES,
     MOST_PARTICIPANTS,
-    SEALED_BYTES,
     Peer,
     ShareRequest,
+    sealed_bytes,
 )
 from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.validation import bits as check_bits
-from skelmix.validation import whole
+from skelmix.validation import non_negative, whole
 
 
 class Phase(Enum):
@@ -49,6 +52,9 @@ class Settings:
       signatures and the consistency check are then mandatory, the graph is full, and 2·threshold >
       participants + colluding.
     full_graph: take the full graph whatever the number of participants.
+    noise: K, where the noise of the sum is to be exactly Sk(K, K), whoever drops out: each of n participants
+      brings its vector with noise Sk(K/n, K/n) in it, the protocol adds more for those who may be missing,
+      and the server removes what the survivors turn out not to need. 0: the vectors bring all of their noise.
     context: up to 64 bytes that name what the vectors mean, such as a digest of the plan and the round that
       they were encoded under. Participants with different contexts share no key, so no sum of theirs opens.
 
@@ -65,12 +71,15 @@ class Settings:
     malicious: bool = False
     full_graph: bool = False
     context: bytes = b""
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         whole(1, MOST_COORDINATES, dimension=self.dimension)
         check_bits(self.bits)
         whole(1, MOST_PARTICIPANTS, threshold=self.threshold)
         whole(0, MOST_PARTICIPANTS, colluding=self.colluding)
+        non_negative(noise=self.noise)
+        object.__setattr__(self, "noise", float(self.noise))
         if not isinstance(self.context, bytes) or len(self.context) > MOST_CONTEXT_BYTES:
             raise InvalidInput(
                 f"context = {self.context!r}: must be bytes, at most {MOST_CONTEXT_BYTES}; pass a digest"
@@ -111,6 +120,12 @@ class Settings:
                 f"(participants + colluding)/2 = {(participants + self.colluding) / 2}; raise the threshold"
             )
         graphs.check(participants, self.threshold, self.colluding)
+        if self.excess(participants).too_large:
+            raise InvalidInput(f"noise = {self.noise:g}: exact tables end at a rate of 1e8; lower the scale")
+
+    def excess(self, participants: int) -> ExcessNoise:
+        """The pieces of noise that are removed again when fewer drop out than may."""
+        return ExcessNoise(self.noise, participants, self.threshold, self.colluding)
 
     @property
     def payload_bytes(self) -> int:
@@ -139,8 +154,9 @@ def transcript(
         int(settings.malicious),
     )
     shape = (graph.participants, graph.degree, graph.share_threshold)
-    numbers = map(number, (round, *rules, *shape))
-    return digest(b"transcript", session, *numbers, settings.context, seed, roster)
+    numbers = map(number, (round, *rules, *shape, pieces.VERSION))
+    noise = struct.pack(">d", settings.noise)
+    return digest(b"transcript", session, *numbers, noise, settings.context, seed, roster)
 
 
 def settings_of(request: ShareRequest) -> tuple[Settings, Graph]:
@@ -152,8 +168,14 @@ def settings_of(request: ShareRequest) -> tuple[Settings, Graph]:
         request.colluding,
         request.malicious,
         context=request.context,
+        noise=request.noise,
     )
     return settings, Graph(request.participants, request.degree, request.share_threshold)
+
+
+def excess_of(request: ShareRequest) -> ExcessNoise:
+    """The pieces of noise of a round, from what the request states."""
+    return ExcessNoise(request.noise, request.participants, request.threshold, request.colluding)
 
 
 def transcript_of(request: ShareRequest) -> bytes:
@@ -176,12 +198,12 @@ def limit_share_request(participants: int) -> int:
     return 2 * _FRAME + participants * (2 * KEY_BYTES + SIGNATURE_BYTES + 2 * _ROW)
 
 
-def limit_shares(degree: int) -> int:
-    return 2 * _FRAME + degree * (SEALED_BYTES + _ROW)
+def limit_shares(degree: int, pieces: int) -> int:
+    return 2 * _FRAME + pieces * COMMITMENT_BYTES + degree * (sealed_bytes(pieces) + _ROW)
 
 
-def limit_mask_request(participants: int, degree: int) -> int:
-    return _FRAME + participants + degree * (KEY_BYTES + SEALED_BYTES + _ROW)
+def limit_mask_request(participants: int, degree: int, pieces: int) -> int:
+    return _FRAME + participants + degree * (KEY_BYTES + sealed_bytes(pieces) + _ROW)
 
 
 def limit_masked_input(payload_bytes: int) -> int:
@@ -200,5 +222,5 @@ def limit_unmask_request(participants: int) -> int:
     return _FRAME + participants + participants * (SIGNATURE_BYTES + _ROW)
 
 
-def limit_unmask_shares(degree: int) -> int:
-    return _FRAME + (degree + 1) * (SHARE_BYTES + _ROW)
+def limit_unmask_shares(degree: int, pieces: int) -> int:
+    return _FRAME + (degree + 1) * ((1 + pieces) * SHARE_BYTES + _ROW)

@@ -1,8 +1,9 @@
-"""Shamir's secret sharing (CACM 1979) of 32-byte secrets over the prime field of p = 2^256 + 297.
+"""Shamir's secret sharing (CACM 1979) of 16-byte secrets over the prime field of p = 2^128 - 159.
 
-p is the smallest prime above 2^256, so that every 32-byte string is a field element and no secret is reduced.
-Fewer than `threshold` shares are independent of the secret. Shares are field elements, 33 bytes each,
-big-endian; share number x (1, 2, …) is the value of the polynomial at x.
+p is the largest prime below 2^128. A secret is a uniform field element, drawn by `draw_secret`: 128 bits, the
+strength of the X25519 keys around it; longer keys are derived from it. Fewer than `threshold` shares are
+independent of the secret. Secrets and shares are field elements, 16 bytes each, big-endian; share number x
+(1, 2, …) is the value of the polynomial at x.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.validation import whole
 
-PRIME = 2**256 + 297
-SECRET_BYTES = 32
-SHARE_BYTES = 33
+PRIME = 2**128 - 159
+SECRET_BYTES = SHARE_BYTES = 16
 
 _polynomials = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(PRIME))
 
 
+def draw_secret(entropy: Entropy | None = None) -> bytes:
+    """A fresh secret: a uniform field element."""
+    return _field_elements(1, entropy or system_entropy())[0].to_bytes(SECRET_BYTES, "big")
+
+
 def split(secret: bytes, threshold: int, count: int, *, entropy: Entropy | None = None) -> list[bytes]:
-    """`count` shares of a 32-byte secret, number x at position x - 1; any `threshold` of them recover it."""
+    """`count` shares of a secret, number x at position x - 1; any `threshold` of them recover it."""
     whole(1, count, threshold=threshold)
-    if len(secret) != SECRET_BYTES:
-        raise InvalidInput(f"secret has {len(secret)} bytes: must be {SECRET_BYTES}")
+    if len(secret) != SECRET_BYTES or int.from_bytes(secret, "big") >= PRIME:
+        raise InvalidInput(f"secret: must be {SECRET_BYTES} bytes below the field's prime; use draw_secret()")
     source = entropy or system_entropy()
     coefficients: list[int | flint.fmpz | flint.fmpz_mod] = [
         int.from_bytes(secret, "big"),
@@ -39,15 +44,15 @@ def split(secret: bytes, threshold: int, count: int, *, entropy: Entropy | None 
 
 
 def _field_elements(count: int, entropy: Entropy) -> list[int]:
-    """Exactly uniform field elements: 257 bits at a time, those not below p (just under half) drawn again."""
-    found: list[int] = []
-    while len(found) < count:
-        block = entropy.bytes(SHARE_BYTES * 2 * (count - len(found) + 4))
-        for at in range(0, len(block), SHARE_BYTES):
-            value = int.from_bytes(block[at : at + SHARE_BYTES], "big") >> 7
-            if value < PRIME:
-                found.append(value)
-    return found[:count]
+    """Exactly uniform field elements: 128 bits at a time; a value not below p (never seen) is drawn again."""
+    elements: list[int] = []
+    while len(elements) < count:
+        block = entropy.bytes(SHARE_BYTES * (count - len(elements)))
+        values = (
+            int.from_bytes(block[at : at + SHARE_BYTES], "big") for at in range(0, len(block), SHARE_BYTES)
+        )
+        elements += [value for value in values if value < PRIME]
+    return elements
 
 
 @lru_cache(maxsize=4096)
@@ -72,12 +77,16 @@ def _inverses(values: Sequence[int]) -> list[int]:
     return result
 
 
-def recover(points: Iterable[int], shares: Iterable[bytes]) -> bytes | None:
-    """The 32-byte secret from exactly `threshold` shares; None when they give no 32-byte value.
+def recover(points: Iterable[int], shares: Iterable[bytes]) -> bytes:
+    """The secret from exactly `threshold` shares.
 
-    A wrong share that still gives 32 bytes is not noticed here: callers check the secret against what was
-    published of it.
+    A wrong share is not noticed here: callers check the secret against what was published of it.
     """
     values = [int.from_bytes(share, "big") for share in shares]
     total = sum(w * value for w, value in zip(weights(tuple(points)), values, strict=True)) % PRIME
-    return total.to_bytes(SECRET_BYTES, "big") if total < 2**256 else None
+    return total.to_bytes(SECRET_BYTES, "big")
+
+
+def parts(joined: bytes) -> list[bytes]:
+    """Secrets or shares that were written one after the other."""
+    return [joined[at : at + SHARE_BYTES] for at in range(0, len(joined), SHARE_BYTES)]

@@ -1,4 +1,4 @@
-"""What a client keeps of a round between two phases, and the bytes it may be stored in: SECRETS INCLUDED.
+"""What a client keeps of a round between two phases, and its stored form: SECRETS INCLUDED.
 
 The bytes end with the SHA-256 of the rest: a state that was cut, overwritten or bit-flipped is noticed and
 not used. The digest is no defence against somebody who can write the state; whoever can read it has the
@@ -13,14 +13,15 @@ from typing import Any
 
 import msgpack
 
-from skelmix.errors import CorruptState
+from skelmix.errors import CorruptState, InvalidInput
 from skelmix.secagg import messages
+from skelmix.secagg.excess import ExcessNoise
 from skelmix.secagg.failures import MalformedMessage
 from skelmix.secagg.messages import ShareRequest
-from skelmix.secagg.settings import Phase, transcript_of
+from skelmix.secagg.settings import Phase, excess_of, transcript_of
 from skelmix.secagg.sharing import SHARE_BYTES
 
-VERSION = 3
+VERSION = 4
 DIGEST_BYTES = 32
 
 
@@ -38,8 +39,9 @@ class Round:
     request: ShareRequest
     mask_secret: bytearray = field(repr=False)
     seed: bytearray = field(repr=False)
-    own_seed_share: bytes = field(repr=False)
-    held: Secrets = field(default_factory=Secrets)  # neighbour -> its two shares, one after the other
+    pieces: bytearray = field(repr=False)  # the secrets of this client's noise, one after the other
+    own_shares: bytes = field(repr=False)  # of its own secrets, in the order of those that it holds of others
+    held: Secrets = field(default_factory=Secrets)  # neighbour -> shares of its seed, mask key and pieces
     sharers: bytes = b""
     survivors: bytes = b""
 
@@ -48,8 +50,13 @@ class Round:
         """The transcript of this round, as this client sees it."""
         return transcript_of(self.request)
 
+    @property
+    def excess(self) -> ExcessNoise:
+        """The pieces of noise of this round."""
+        return excess_of(self.request)
+
     def erase_masks(self) -> None:
-        for secret in (self.mask_secret, self.seed):
+        for secret in (self.mask_secret, self.seed, self.pieces):
             secret[:] = bytes(len(secret))
 
 
@@ -66,7 +73,8 @@ def to_bytes(participant: int, phase: Phase, state: Round | None) -> bytes:
             messages.encode(state.request),
             bytes(state.mask_secret),
             bytes(state.seed),
-            state.own_seed_share,
+            bytes(state.pieces),
+            state.own_shares,
             sorted(state.held.items()),
             state.sharers,
             state.survivors,
@@ -81,23 +89,45 @@ def from_bytes(data: bytes, participant: int) -> tuple[Phase, Round | None]:
         raise CorruptState("the stored state of a secure-aggregation client is damaged: abandon the round")
     try:
         version, owner, phase, *rest = msgpack.unpackb(body, use_list=False)
-        found, state = Phase(phase), _round(*rest) if rest else None
-    except (ValueError, TypeError, MalformedMessage, msgpack.UnpackException) as error:
+        stored_phase, state = Phase(phase), _round(*rest) if rest else None
+    except (ValueError, TypeError, InvalidInput, MalformedMessage, msgpack.UnpackException) as error:
         raise CorruptState(
             "the stored state of a secure-aggregation client is not one: abandon the round"
         ) from error
     if version != VERSION or owner != participant:
         raise CorruptState("the stored state belongs to another version or participant: abandon the round")
-    return found, state
+    return stored_phase, state
 
 
 def _round(
-    raw: bytes, mask_secret: bytes, seed: bytes, own: bytes, held: Any, sharers: bytes, survivors: bytes
+    raw: bytes,
+    mask_secret: bytes,
+    seed: bytes,
+    pieces: bytes,
+    own: bytes,
+    held: Any,
+    sharers: bytes,
+    survivors: bytes,
 ) -> Round:
     # bytearray(number) would be an array of that length
-    if not all(type(part) is bytes for part in (raw, mask_secret, seed, own, sharers, survivors)):
+    if not all(type(part) is bytes for part in (raw, mask_secret, seed, pieces, own, sharers, survivors)):
         raise TypeError("bytes are expected")
-    if not all(type(i) is int and type(pair) is bytes and len(pair) == 2 * SHARE_BYTES for i, pair in held):
-        raise TypeError("two shares of each neighbour are expected")
     request = messages.decode(raw, ShareRequest, len(raw))
-    return Round(request, bytearray(mask_secret), bytearray(seed), own, Secrets(held), sharers, survivors)
+    shares = (2 + len(excess_of(request).sizes)) * SHARE_BYTES
+    known = [own, *(shares_held for _, shares_held in held)]
+    if len(pieces) != shares - 2 * SHARE_BYTES:
+        raise TypeError("a secret of each piece is expected")
+    if not all(type(i) is int for i, _ in held) or any(
+        type(s) is not bytes or len(s) != shares for s in known
+    ):
+        raise TypeError("shares of each secret are expected")
+    return Round(
+        request,
+        bytearray(mask_secret),
+        bytearray(seed),
+        bytearray(pieces),
+        own,
+        Secrets(held),
+        sharers,
+        survivors,
+    )
