@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import skelmix as sk
+from helpers.prose import unwrapped
 from skelmix.encoding.rotation import padded
 from skelmix.errors import BitsTooFew, InvalidInput
 from skelmix.planning import Plan, account
@@ -84,7 +85,7 @@ def test_bits_and_keep_by_hand():
 @pytest.mark.parametrize("keep", [0.02, 0.3, 0.95])
 def test_no_other_slack_of_the_clip_has_a_smaller_predicted_error(alignment, keep):
     plan = at(bits=14, keep=keep, alignment=alignment)
-    mechanism, chosen = plan.mechanism, plan.mechanism.clip_slack
+    mechanism, planned = plan.mechanism, plan.mechanism.clip_slack
 
     def error(slack):
         other = replace(mechanism, clip_slack=slack)
@@ -92,8 +93,8 @@ def test_no_other_slack_of_the_clip_has_a_smaller_predicted_error(alignment, kee
         other = replace(other, total_noise=noise)
         return other.predicted_error(plan.cohort.uploads, alignment).effective_mse
 
-    assert error(chosen) <= 1.001 * min(error(slack) for slack in (0.0, 0.3, 1.0, 3.0))
-    assert error(3.0) > error(chosen)
+    assert error(planned) <= 1.001 * min(error(slack) for slack in (0.0, 0.3, 1.0, 3.0))
+    assert error(3.0) > error(planned)
 
 
 def test_a_given_scale_is_kept():
@@ -170,7 +171,7 @@ def test_the_subset_survives_json_and_the_numbers_are_in_the_summary():
         == plan.upload_bytes
         == packed_bytes(plan.mechanism.coordinates, plan.mechanism.bits)
     )
-    card = str(plan)
+    card = unwrapped(plan)
     assert f"{plan.upload_bytes:,} bytes" in card
     assert "bits per weight" in card
     assert "coordinates not sent" in card

@@ -3,6 +3,7 @@
 import pytest
 
 import skelmix as sk
+from helpers.prose import unwrapped
 from skelmix.errors import InvalidInput
 
 TARGET = sk.PrivacyTarget(3.0, 1e-6)
@@ -14,7 +15,21 @@ def test_one_epsilon_for_observers_and_aggregator():
     assert plan.report.epsilon_aggregator == plan.report.epsilon <= 3.0
     assert plan.report.unit == "record"
     assert plan.report.modelled == ""
-    assert "one record of one silo added or removed" in str(plan)
+    assert "one record of one silo added or removed" in unwrapped(plan)
+
+
+@pytest.mark.parametrize(("unit", "batch"), [("record", 50), ("record", 1_000), ("owner", 50)])
+def test_a_card_for_silos_says_what_is_public_and_what_time_shows(unit, batch):
+    small = dict(dimension=64, bits=12, rounds=2, scale=64.0, bound="rdp")
+    people = unwrapped(sk.plan(TARGET, cohort=sk.Cohort(50, 1_000), **small))
+    silos = unwrapped(sk.plan(TARGET, cohort=sk.Silos(10, 1_000, batch, unit=unit), **small))
+    facts = (
+        f"all that the plan says, its number of {unit}s included",
+        f"how long a silo takes depends on how many {unit}s it adds up",
+        "per silo,",
+    )
+    assert [fact in silos for fact in facts] == [True] * 3
+    assert not any(fact in people for fact in facts)
 
 
 def test_the_noise_of_the_sum_is_that_of_the_participant_level_plan():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from skelmix.exports import lazily
 
 if TYPE_CHECKING:
+    from skelmix.encoding.indicator import AdaptiveClip
     from skelmix.planning.cohort import Cohort
     from skelmix.planning.guarantee import privacy_report
     from skelmix.planning.planner import account, plan
@@ -13,18 +14,28 @@ if TYPE_CHECKING:
     from skelmix.planning.silos import Silos
     from skelmix.planning.target import PrivacyTarget
 
-__all__ = ["Cohort", "Plan", "PrivacyReport", "PrivacyTarget", "Silos", "account", "plan", "privacy_report"]
+__all__ = [
+    "AdaptiveClip",
+    "Cohort",
+    "Plan",
+    "PrivacyReport",
+    "PrivacyTarget",
+    "Silos",
+    "account",
+    "plan",
+    "privacy_report",
+]
 
 __getattr__ = lazily(
     __name__,
     {
-        "Cohort": "cohort",
-        "Plan": "plans",
-        "PrivacyReport": "report",
-        "PrivacyTarget": "target",
-        "Silos": "silos",
-        "account": "planner",
-        "plan": "planner",
-        "privacy_report": "guarantee",
+        "request": ("AdaptiveClip",),
+        "cohort": ("Cohort",),
+        "plans": ("Plan",),
+        "report": ("PrivacyReport",),
+        "target": ("PrivacyTarget",),
+        "silos": ("Silos",),
+        "planner": ("account", "plan"),
+        "guarantee": ("privacy_report",),
     },
 )

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from skelmix.accounting.binomial_bounds import binomial
+from skelmix.accounting.openings import (
+    Dropouts,
+    FixedSizeDropouts,
+    PoissonDropouts,
+    choose_least_survivors,
+    opening_delta,
+)
 from skelmix.accounting.participations import smallest_cap
 from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput, PrivacyUnattainable
@@ -17,6 +29,12 @@ SAMPLINGS = ("poisson", "fixed", "none")
 #: least share of δ that pays for rounds whose success reveals who was sampled
 MEMBERSHIP_SHARE = 1e-9
 
+#: the same where noise is in pieces: fewer survivors then need no more noise, but for colluders
+OPENING_SHARE, LARGEST_OPENING_SHARE = 0.01, 0.5
+#: shares of δ tried in turn; instead of the first the second is paid, so that some people may be away
+_BUDGETS = (0.001, OPENING_SHARE, 0.05, LARGEST_OPENING_SHARE)
+_UNLIKELY = 1e-15  # sizes of a cohort
+
 
 @dataclass(frozen=True)
 class Cohort(Contributors):
@@ -26,6 +44,13 @@ class Cohort(Contributors):
     joins independently with probability expected/population), "fixed" (exactly `expected`, without
     replacement) or "none" (everyone, always). dropout_tolerance: the fraction of a cohort that may drop
     out. colluding: participants of a round whose noise the adversary may know.
+
+    dropout_rate: the largest probability with which a participant that was asked drops out of a round,
+    independently of the others and of who was asked; by default the tolerance. With sampled cohorts ε for
+    observers is proved under this law, and a plan predicts from a stated rate how many rounds fail.
+    least_survivors: chosen by `plan` for mechanisms whose noise comes in pieces: the fewest survivors that
+    open a round of any size. Every opened sum then has the same noise. The tolerance is then what rounds wait
+    for, not a limit: one that misses more opens too, if it has `min_survivors`.
 
     contribute: a coin of the participant's own. Everyone in a cohort runs the protocol and adds noise; with
     this probability, secretly, it sends its vector, else zero: the aggregator's ε falls, cohorts must grow.
@@ -46,6 +71,8 @@ class Cohort(Contributors):
     sampling: str = "poisson"
     contribute: float = 1.0
     max_participations: int | None = None
+    dropout_rate: float | None = None
+    least_survivors: int | None = None
 
     unit: ClassVar[str] = "participant"
 
@@ -66,7 +93,8 @@ class Cohort(Contributors):
         self._check_uploads()
 
     def __str__(self) -> str:
-        return f"{self.expected:,} of {self.population:,} ({self.sampling})"
+        drawn = "not sampled" if self.sampling == "none" else self.sampling
+        return f"{self.expected:,} of {self.population:,} ({drawn})"
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -104,19 +132,86 @@ class Cohort(Contributors):
         """Probability that a given participant is in a given round."""
         return self.expected / self.population
 
-    def membership_leak_probability(self, rounds: int, *, nodes: int | None = None, least: int = 3) -> float:
+    @property
+    def divides_noise_into_pieces(self) -> bool:
+        return super().divides_noise_into_pieces or (self._size_is_secret and self.colluding > 0)
+
+    @property
+    def _size_is_secret(self) -> bool:
+        return self.sampling == "poisson" and self.expected < self.population
+
+    @property
+    def sampled(self) -> bool:
+        """Whether cohorts are drawn, so that who is in them is a secret, rather than everyone in each."""
+        return self.expected < self.population
+
+    @property
+    def assumed_dropout_rate(self) -> float | None:
+        """The dropout rate that amplified ε rests on; None where it rests on none."""
+        if self.least_survivors is None or not (self.sampled and self.dropout_tolerance):
+            return None
+        return self.dropout_tolerance if self.dropout_rate is None else self.dropout_rate
+
+    def _dropouts(self, nodes: int | None = None) -> Dropouts:
+        """Cohorts of so many nodes (of the whole population), with dropouts as assumed.
+
+        Where nobody may drop out, any dropout fails the round with and without a given participant, and the
+        participant's own only lowers the rate at which it is in an opened sum. Cohorts of a fixed size are
+        drawn from the whole population or not at all.
+        """
+        rate = self.assumed_dropout_rate or 0.0
+        if self.sampling == "fixed":
+            return FixedSizeDropouts(self.population, self.expected, rate)
+        return PoissonDropouts(self.population if nodes is None else nodes, self.sampling_probability, rate)
+
+    @property
+    def _opening_reveals(self) -> bool:
+        """Whether a round may open, or fail, because of one participant that was drawn.
+
+        Not if all of a fixed number must survive, whoever they are.
+        """
+        dropouts = self.least_survivors is not None and self.dropout_tolerance > 0
+        return self._size_is_secret or (self.sampled and dropouts)
+
+    def with_least_survivors(self, delta: float, rounds: int) -> Self:
+        plain = replace(self, least_survivors=None)
+        tolerated = plain.min_survivors(self.expected)
+        if not self.sampled:
+            return replace(plain, least_survivors=tolerated)
+        law = replace(plain, least_survivors=tolerated)._dropouts()
+        reason: PrivacyUnattainable | None = None
+        for malicious, budget in product((True, False), _BUDGETS):
+            try:
+                least = choose_least_survivors(
+                    law, rounds, budget * delta, colluding=self.colluding, malicious=malicious
+                )
+            except PrivacyUnattainable as error:
+                reason = reason or error
+            else:
+                return replace(plain, least_survivors=max(2, min(least, tolerated)))
+        raise PrivacyUnattainable(
+            f"{reason}. Whether a round opens would reveal who was sampled; with sampling 'none' it does not"
+        )
+
+    def membership_leak_probability(
+        self, rounds: int, *, nodes: int | None = None, least: int = 3, malicious: bool = False
+    ) -> float:
         """Upper bound on the probability that an opened round reveals that a given participant was in it.
 
         That happens when, in one of `rounds` rounds, the participant was sampled and made the cohort just
         large enough to be opened.
 
         Without the participant it was one short: of the first cohort, or of any up to `least`, since some
-        refuse sums over one or two, or of what adds noise beside the colluders. nodes: how many there are to
-        sample from, if not the whole population. 0 unless cohorts are Poisson samples: the size of any
-        other is known beforehand.
+        refuse sums over one or two, or of what adds noise beside the colluders. With `least_survivors`: of
+        these, or, malicious, of a majority. nodes: how many there are to sample from, if not the whole
+        population. 0 unless cohorts are samples; of a fixed size, unless some may drop out.
         """
-        if self.sampling != "poisson" or self.expected == self.population:
+        if not self._opening_reveals:
             return 0.0
+        if self.least_survivors is not None:
+            least = max(self.least_survivors, least) if self._size_is_secret else self.least_survivors
+            law = self._dropouts(nodes)
+            return opening_delta(law, rounds, least, colluding=self.colluding, malicious=malicious)
         others = (self.population if nodes is None else nodes) - 1
         short = math.floor(self.colluding / self._kept)
         likely = max(self._log_size(size, others) for size in range(short, max(short + 1, least)))
@@ -128,16 +223,24 @@ class Cohort(Contributors):
         q = self.sampling_probability
         if size > nodes:
             return -math.inf
-        ways = math.fsum(math.log((nodes - one) * q / (one + 1)) for one in range(size))
+        ways = math.fsum(math.log((nodes - number) * q / (number + 1)) for number in range(size))
         return ways + (nodes - size) * math.log1p(-q)
+
+    def opens_by_majority(self, delta: float, rounds: int) -> bool:
+        """Whether δ pays for rounds that need a majority too, as those against a malicious server do."""
+        if self.least_survivors is None or not self._opening_reveals:
+            return True
+        return self.membership_leak_probability(rounds, malicious=True) <= LARGEST_OPENING_SHARE * delta
 
     def delta_for_small_cohorts(self, delta: float, rounds: int) -> float:
         """The part of δ that pays for rounds whose success reveals who was sampled.
 
         There is a little to spare: not everybody may be there to be sampled from.
         """
-        need = self.membership_leak_probability(rounds)
-        return max(need, MEMBERSHIP_SHARE * delta) if need else 0.0
+        share = MEMBERSHIP_SHARE if self.least_survivors is None else OPENING_SHARE
+        majority = self.opens_by_majority(delta, rounds)
+        need = self.membership_leak_probability(rounds, malicious=majority)
+        return max(need, share * delta) if need else 0.0
 
     def delta_left_for_noise(self, delta: float, rounds: int) -> float:
         """What is left of δ for the noise: in all other rounds amplification holds.
@@ -153,6 +256,13 @@ class Cohort(Contributors):
                 "'fixed' or 'none'"
             )
         return delta - paid
+
+    def _upload_counts(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        if not self._size_is_secret:
+            return np.array([self.expected]), np.ones(1)
+        sizes = binomial(self.population, self.sampling_probability)
+        likely = np.flatnonzero(sizes.mass > _UNLIKELY)
+        return sizes.first + likely, sizes.mass[likely]
 
     def schedule(self, rounds: int) -> Schedule:
         """How often a participant's vector enters `rounds` rounds, as the accountant sees it."""

@@ -1,4 +1,4 @@
-"""A short name for plain data: equal data have the same digest on every machine, different data never."""
+"""A short name for plain data: equal data has the same digest on every machine, different data another."""
 
 from __future__ import annotations
 

@@ -38,6 +38,11 @@ def privacy_report(
     """
     whole(1, rounds=rounds)
     probability(delta=delta)
+    if cohort.least_survivors is not None and not mechanism.noise_in_pieces:
+        raise InvalidInput(
+            f"least_survivors = {cohort.least_survivors}: the noise of {mechanism.name} cannot be drawn in "
+            "pieces, so it depends on who survives; leave least_survivors out, or take 'smm' or 'skellam'"
+        )
     left = cohort.delta_left_for_noise(delta, rounds)
     schedule = cohort.schedule(rounds)
     proofs = [
@@ -72,6 +77,9 @@ def privacy_report(
         mu_by=certificate.kind if certificate else None,
         mu_missing=missing,
         modelled=_modelled(mechanism, best.bound.name, cohort),
+        least_survivors=cohort.least_survivors,
+        dropout_rate=cohort.roster.assumed_dropout_rate,
+        opening_delta=delta - left,
         central=not mechanism.distributed,
     )
 
@@ -111,7 +119,9 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
     """
     if not isinstance(cohort, Cohort):  # all silos are in every round, with the same noise in both worlds
         return ""
-    sampled = cohort.sampling == "poisson"
+    sampled, exact = cohort.sampling == "poisson", cohort.least_survivors is not None
+    if sampled and exact:
+        return ""  # every opened sum has the same noise, and what opening reveals is paid for
     if cohort.expected == cohort.population or (bound == "composition" and not sampled):
         return ""
     why = []
@@ -122,7 +132,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
             why.append("with colluders planned for, the noise depends on the size of the cohort")
     if cohort.sampling == "fixed" and cohort.max_participations:
         why.append("with cohorts of a fixed size, a cap changes who is left to be drawn")
-    if cohort.dropout_tolerance:
+    if cohort.dropout_tolerance and not exact:
         why.append("when participants drop out, the noise, and whether a sum opens, depend on how many")
     if not why:
         return ""
@@ -135,7 +145,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
 def _gaussian_statement(
     mechanism: Mechanism, proofs: list[ProvedEpsilon], slack: Callable[[], float]
 ) -> tuple[GaussianCertificate | None, str]:
-    """The μ-GDP of one round where another bound gave ε; without any certificate, (None, why).
+    """The μ-GDP of one round, where another bound gave ε; (None, reason) without a certificate.
 
     It is the certificate with the least μ of those at hand, else the cheap one.
     """

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 from skelmix import validation
-from skelmix.errors import BitsTooFew, PrivacyUnattainable
+from skelmix.encoding.indicator import AdaptiveClip
+from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms.bounds import slack_budget
 from skelmix.planning.calibrate import at_scale
 from skelmix.planning.cohort import Cohort
+from skelmix.planning.failing import refuse_failing
 from skelmix.planning.guarantee import privacy_report
 from skelmix.planning.plans import Plan
 from skelmix.planning.rate import DEFAULT_BITS, UploadShape, upload_shapes
 from skelmix.planning.remedies import with_remedies
 from skelmix.planning.request import PlanRequest
-from skelmix.planning.search import at_best_scale, best_shape, bits_too_few_message, wraps_too_often
+from skelmix.planning.search import (
+    at_best_scale,
+    best_shape,
+    bits_too_few_message,
+    with_fewest_bits,
+    wraps_too_often,
+)
 from skelmix.planning.silos import Silos
 from skelmix.planning.target import PrivacyTarget
 
@@ -28,8 +37,9 @@ def plan(
     dimension: int,
     cohort: Cohort | Silos,
     clip_norm: float = 1.0,
+    clip: str | AdaptiveClip = "fixed",
     rate: float | None = None,
-    bits: int | None = None,
+    bits: int | Literal["auto"] | None = None,
     keep: float | None = None,
     rounds: int = 1,
     mechanism: str | None = None,
@@ -37,13 +47,20 @@ def plan(
     bound: str = "tight",
     alignment: float = 1.0,
     allow_wrapping: bool = False,
+    allow_failing_rounds: bool = False,
 ) -> Plan:
-    """The least noise, and the best upload for the bits, with which `rounds` rounds meet the target.
+    """Find the least noise, and the best upload for the bits, with which `rounds` rounds meet the target.
+
+    clip: "fixed", at clip_norm; or "adaptive": the first round's clip norm is clip_norm, and each round moves
+    it towards the 0.8 quantile of the vectors' norms, found in the same release for 0.125 % more noise. With
+    an `AdaptiveClip` start, quantile and rate are chosen by hand. Only runs of several rounds (`Trainer`,
+    Flower) have use for it.
 
     rate: bits per weight that an upload may have, 0.01..32; the planner then finds how many coordinates are
     sent and how many bits each has, with the least predicted error. By hand: bits per coordinate (8 when
     nothing is given) and keep, the fraction of the rotated coordinates that is sent, a public random subset
-    in each round (all by default); with a rate and one of them the other follows.
+    in each round (all by default); with a rate and one of them the other follows. bits="auto": 16 or
+    as many more as lower the predicted error; for single sums, whose bytes hardly matter.
 
     mechanism: "smm" (the default), "dgm", "skellam", "ddg", "cpsgd" or "gaussian". scale: γ; without it the
     one with the least predicted error is found. bound: "tight" (the best certified bound), or "rdp", "gdp",
@@ -53,6 +70,8 @@ def plan(
     wraps around the modulus sooner, and sending a subset of its coordinates costs more. 1, everyone alike,
     is safe for any data and the default; at 1 the planner sends as many coordinates as it can. Gradients of
     single records have 0.02 and less: a low rate costs little there, and only such an alignment shows it.
+
+    allow_failing_rounds: plan even if the cohort's `dropout_rate` makes more than half of the rounds fail.
 
     Raises `InvalidInput` for bad arguments, `PrivacyUnattainable` when no noise meets the target and
     `BitsTooFew` when the bits cannot carry it, unless allow_wrapping.
@@ -66,13 +85,20 @@ def plan(
         >>> made.report.epsilon <= 1.0, made.mechanism.name
         (True, 'smm')
     """
+    given = None if bits == "auto" else bits
     request = PlanRequest(
-        target, cohort, rounds, mechanism or "smm", dimension, clip_norm, bits or DEFAULT_BITS, bound,
-        alignment,
+        target, cohort, rounds, mechanism or "smm", dimension, clip_norm, given or DEFAULT_BITS, bound,
+        alignment, adaptive=_adaptive(clip, clip_norm),
     )  # fmt: skip
     if scale is not None:
         validation.positive(scale=scale)
-    request = best_shape(request, _shapes(request, rate, bits, keep), scale)
+    cohort = request.cohort
+    refuse_failing(cohort, cohort.dropout_rate, allowed=allow_failing_rounds)
+    shapes = _shapes(request, rate, given, keep)
+    if bits == "auto" and rate is None and request.kind.distributed:
+        request = with_fewest_bits(request, shapes[0].keep, scale)
+    else:
+        request = best_shape(request, shapes, scale)
     try:
         calibrated, proof = at_best_scale(request) if scale is None else at_scale(request, scale)
     except PrivacyUnattainable as error:
@@ -82,7 +108,7 @@ def plan(
         more = "" if rate is None else f", or raise the rate of {rate:g}"
         raise BitsTooFew(with_remedies(message + more, request, scale))
     slack = slack_budget(target.epsilon, request.noise_target.delta, request.schedule)
-    finished = Plan.around(target, cohort, rounds, calibrated, proof.name, alignment, slack)
+    finished = Plan.around(target, cohort, rounds, calibrated, proof.name, alignment, slack, request.adaptive)
     if not finished.meets_target():
         raise PrivacyUnattainable(
             f"epsilon = {target.epsilon:g}: the calibrated noise gives {finished.report.epsilon:.6g} "
@@ -99,8 +125,25 @@ def _shapes(
     if not request.kind.distributed:
         rate = keep = None
     return upload_shapes(
-        rate=rate, bits=bits, keep=keep, dimension=request.dimension, subsets=request.sends_subsets
+        rate=rate,
+        bits=bits,
+        keep=keep,
+        dimension=request.length,
+        subsets=request.sends_subsets,
+        weights=request.dimension,
     )
+
+
+def _adaptive(clip: str | AdaptiveClip, clip_norm: float) -> AdaptiveClip | None:
+    """The adaptive clip that was asked for, None for a fixed one."""
+    if isinstance(clip, AdaptiveClip):
+        if clip_norm not in (1.0, clip.start):
+            raise InvalidInput(
+                f"clip_norm = {clip_norm!r}: the adaptive clip starts at {clip.start!r}; leave clip_norm out"
+            )
+        return clip
+    validation.one_of(("fixed", "adaptive"), clip=clip)
+    return AdaptiveClip(start=clip_norm) if clip == "adaptive" else None
 
 
 def account(
@@ -110,6 +153,7 @@ def account(
     dimension: int,
     cohort: Cohort | Silos,
     clip_norm: float = 1.0,
+    clip: str | AdaptiveClip = "fixed",
     rate: float | None = None,
     bits: int | None = None,
     keep: float | None = None,
@@ -120,13 +164,13 @@ def account(
     bound: str = "tight",
     alignment: float = 1.0,
 ) -> Plan:
-    """The privacy of a given noise, the reverse of `plan`.
+    """Compute the privacy of a given noise: the reverse of `plan`.
 
     noise: that of one participant (λ, σ or trials), on the integer grid.
 
-    bits (8 by default) and keep as in `plan`; in place of keep a rate may be given. clip_slack: by how much
-    the clip of a subset exceeds its root mean square, 1 + clip_slack/√coordinates times; 0 when all are sent.
-    The target of the returned plan is the ε found.
+    clip, bits (8 by default) and keep as in `plan`; in place of keep a rate may be given. clip_slack: by how
+    much the clip of a subset exceeds its root mean square, 1 + clip_slack/√coordinates times; 0 when all are
+    sent. The target of the returned plan is the ε found.
 
     Example:
 
@@ -140,12 +184,15 @@ def account(
     bits = bits or (None if rate and keep else DEFAULT_BITS)
     request = PlanRequest(
         PrivacyTarget(1.0, delta), cohort, rounds, mechanism, dimension, clip_norm, bits or DEFAULT_BITS,
-        bound, alignment, clip_slack=clip_slack,
+        bound, alignment, clip_slack=clip_slack, adaptive=_adaptive(clip, clip_norm),
     )  # fmt: skip
     (shape,) = _shapes(request, rate, bits, keep)
+    cohort = request.cohort
     request = replace(request, bits=shape.bits, keep=shape.keep)
     validation.positive(scale=scale, noise=noise)
     total = request.kind.total_from_one(noise, cohort.whole_shares)
+    if cohort.least_survivors is not None:
+        total = noise * float(cohort.encoding_shares(1.0, cohort.uploads))
     first = request.bounds[0]
     given = request.build(first, scale, total)
     left = request.noise_target.delta
@@ -170,4 +217,5 @@ def account(
         report.bound,
         alignment,
         report.slack,
+        request.adaptive,
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from skelmix import validation
 from skelmix.accounting.prediction import PredictedError
+from skelmix.display import Section
+from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput, SkelmixError
 from skelmix.mechanisms import Mechanism, mechanism_from_dict
+from skelmix.planning.card import plan_sections, plan_summary, plan_text, plan_warnings
 from skelmix.planning.central import central_multiplier
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.digest import json_digest
@@ -19,15 +21,12 @@ from skelmix.planning.rate import packed_bytes
 from skelmix.planning.report import PrivacyReport
 from skelmix.planning.silos import Silos, contributors_from_dict
 from skelmix.planning.target import PrivacyTarget
-from skelmix.wording import up
 
 FORMAT = 1
 _FIELDS = {
     "format", "target", "cohort", "rounds", "alignment", "mechanism", "bound", "slack", "epsilon",
+    "adaptive_clip",
 }  # fmt: skip
-
-#: share of wrapping coordinates above which a plan warns
-WRAP_WARNING = 0.01
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,9 @@ class Plan:
 
     Made by `plan` or `account`. Participants and aggregator must hold the same one: `to_json` and
     `from_json` carry it, and `from_json` proves the claim again instead of believing it.
+
+    adaptive_clip: None with a fixed clip norm. Otherwise the mechanism is for joint vectors, `dimension` + 1
+    long: those that `AdaptiveClip.join` makes of the participants' own. Engines do that (`Trainer`, Flower).
 
     Example:
 
@@ -57,6 +59,17 @@ class Plan:
     slack: float
     central_gaussian_mse: float
     central_gaussian_mse_rdp: float
+    adaptive_clip: AdaptiveClip | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a participant's own vector: the model's trainable weights."""
+        return self.mechanism.dimension - (self.adaptive_clip is not None)
+
+    @property
+    def first_clip_norm(self) -> float:
+        """The L2 norm that vectors are clipped to: in all rounds, or with an adaptive clip in the first."""
+        return self.mechanism.clip_norm if self.adaptive_clip is None else self.adaptive_clip.start
 
     def meets_target(self, tolerance: float = 0.0) -> bool:
         """Whether the guarantee is within the target, for observers and, where asked for, the aggregator."""
@@ -66,12 +79,50 @@ class Plan:
 
     @property
     def binding_target(self) -> str:
-        """Which limit decides the noise: "observers" or "aggregator", whose ε is the larger part of it."""
+        """Which limit decides the noise: "observers" or "aggregator", whichever ε is closer to its limit."""
         limit = self.target.epsilon_aggregator
         if limit is None:
             return "observers"
         used = self.report.epsilon / self.target.epsilon
         return "aggregator" if self.report.epsilon_aggregator / limit > used else "observers"
+
+    @property
+    def fewest_at_start(self) -> int:
+        """The fewest participants that may start a round, before any of them drops out.
+
+        All that were planned for, where no ε is proved for noise that fewer participants divide among them.
+        """
+        sampled = self.cohort.roster.sampling == "poisson"
+        anyone = sampled or self.mechanism.proved_in_smaller_cohorts(self.report.bound)
+        return 1 if anyone else self.cohort.uploads
+
+    @property
+    def noise_in_sum(self) -> float:
+        """The noise of an opened sum, on the integer grid: the accounted noise plus what colluders may know.
+
+        Where the noise is not drawn in pieces, that of an expected round which nobody leaves.
+        """
+        if not self.mechanism.distributed:
+            return float(self.mechanism.total_noise)
+        return self.cohort.noise_in_sum(self.mechanism.total_noise)
+
+    @property
+    def noise_of_one(self) -> float:
+        """The noise of one upload in an expected round without dropouts."""
+        if self.cohort.least_survivors is None:
+            return self.mechanism.noise
+        return self.noise_in_sum / self.cohort.uploads
+
+    @property
+    def removable_noise(self) -> float:
+        """`Settings.noise` of a round: `noise_in_sum` where it is drawn in pieces, else 0."""
+        return 0.0 if self.cohort.least_survivors is None else self.noise_in_sum
+
+    @property
+    def failing_rounds(self) -> float | None:
+        """The share of rounds that are expected to fail at the cohort's `dropout_rate`; None without one."""
+        rate = self.cohort.dropout_rate
+        return None if rate is None else self.cohort.failing_rounds(rate)
 
     @property
     def upload_bytes(self) -> int:
@@ -96,7 +147,12 @@ class Plan:
         from skelmix.secagg.sizes import protocol_bytes  # clients that only check a plan do without
 
         uploads, cohort = self.cohort.uploads, self.cohort
-        return self.upload_bytes + protocol_bytes(uploads, cohort.min_survivors(uploads), cohort.colluding)
+        return self.upload_bytes + protocol_bytes(
+            uploads,
+            cohort.min_survivors(uploads),
+            cohort.colluding,
+            excess=cohort.least_survivors is not None,
+        )
 
     @property
     def rate(self) -> float:
@@ -104,7 +160,7 @@ class Plan:
         mechanism = self.mechanism
         if not mechanism.distributed:
             return 32.0
-        return mechanism.coordinates * mechanism.bits / mechanism.dimension
+        return mechanism.coordinates * mechanism.bits / self.dimension
 
     @property
     def keep(self) -> float:
@@ -114,134 +170,19 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know before running this plan."""
-        warnings = []
-        if not self.mechanism.distributed:
-            warnings.append(
-                "NOT DISTRIBUTED: a trusted aggregator sees every vector and adds the noise, in floating "
-                "point; a reference to compare with"
-            )
-        if self.predicted.wrap_probability > WRAP_WARNING:
-            warnings.append(
-                f"{self.predicted.wrap_probability:.1%} of coordinates may wrap around "
-                f"2^{self.mechanism.bits}; "
-                "use more bits or a smaller scale"
-            )
-        predicted = self.predicted
-        coding = predicted.rounding + predicted.wrap_loss + predicted.bias
-        if self.central_gaussian_mse and max(coding, predicted.sketch) > predicted.noise:
-            what, remedy = "rounding and wrapping cost", "use more bits"
-            if predicted.sketch > coding:
-                what = "coordinates that are not sent cost"
-                remedy = "raise the rate, or keep, unless errors average out over rounds"
-            warnings.append(
-                f"the error is {predicted.effective_mse / self.central_gaussian_mse:.3g} times "
-                f"the central Gaussian's: {what} more than the noise does; {remedy}"
-            )
-        if self.target.delta >= 1 / self.cohort.members:
-            warnings.append(
-                f"δ = {self.target.delta:g} allows revealing one of {self.cohort.members:,} "
-                f"{self.cohort.unit}s outright; choose δ well below one over their number"
-            )
-        if predicted.kept_length < 0.99 and self.mechanism.keep is None:
-            warnings.append(
-                f"the clip keeps {predicted.kept_length:.1%} of a vector's length: the sum is biased; "
-                "use bound='tight', which clips the L2 norm only"
-            )
-        elif predicted.kept_length < 0.95:
-            warnings.append(
-                f"the clip of the coordinates sent keeps {predicted.kept_length:.1%} of a vector's length: "
-                "the sum is biased; raise the rate, or keep"
-            )
-        return tuple(warnings)
+        return plan_warnings(self)
 
     def summary(self) -> dict[str, Any]:
-        """The plan's numbers, flat: what `skelmix plan --json` prints."""
-        mechanism, report = self.mechanism, self.report
-        return {
-            "epsilon": report.epsilon,
-            "delta": report.delta,
-            "order": report.order,
-            "mu": report.mu,
-            "epsilon_aggregator": report.epsilon_aggregator,
-            "epsilon_every_round": report.epsilon_every_round,
-            "binding_target": self.binding_target,
-            "unit": self.cohort.unit,
-            "mechanism": mechanism.name,
-            "bound": report.bound,
-            "scale": mechanism.scale,
-            "bits": mechanism.bits,
-            "rate": self.rate,
-            "keep": self.keep,
-            "coordinates": mechanism.coordinates,
-            "clip_slack": mechanism.clip_slack,
-            "upload_bytes": self.upload_bytes,
-            "round_bytes": self.round_bytes,
-            "clip_norm": mechanism.clip_norm,
-            "dimension": mechanism.dimension,
-            "rounds": self.rounds,
-            "noise": mechanism.noise,
-            "total_noise": mechanism.total_noise,
-            "min_survivors": report.min_survivors,
-            "sampling": self.cohort.sampling,
-            **self.cohort.summary(),
-            "dropout_tolerance": self.cohort.dropout_tolerance,
-            "colluding": self.cohort.colluding,
-            "modelled": report.modelled,
-            "warnings": list(self.warnings),
-            "predicted": self.predicted.to_dict(),
-            "central_gaussian_mse": self.central_gaussian_mse,
-            "central_gaussian_mse_rdp": self.central_gaussian_mse_rdp,
-        }
+        """The plan's numbers as one flat record: what `skelmix plan --json` prints."""
+        return plan_summary(self)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """The plan's card as facts under titles: guarantee, cost, assumptions, what is not covered."""
+        return plan_sections(self)
 
     def __str__(self) -> str:
-        mechanism, predicted = self.mechanism, self.predicted
-        ratio = predicted.effective_mse / self.central_gaussian_mse if self.central_gaussian_mse else math.inf
-        bias = f" + bias {predicted.bias:.3g}" if predicted.bias > 1e-3 * predicted.mse else ""
-        sketch = f" + coordinates not sent {predicted.sketch:.3g}" if predicted.sketch else ""
-        lost = ", counting all that wraps as lost" if predicted.effective_mse > 1.001 * predicted.mse else ""
-        return "\n".join(
-            [
-                str(self.report),
-                "",
-                *self._targets(),
-                f"mechanism   {mechanism.name}: d = {mechanism.dimension:,}, {mechanism.bits} bits per "
-                f"coordinate, scale γ = {mechanism.scale:.6g}, "
-                f"clip norm {mechanism.clip_norm:g}",
-                f"upload      {self._upload()}",
-                f"noise       {mechanism.noise:.6g} per participant, {mechanism.total_noise:.6g} in the sum",
-                f"cohort      {self.cohort}, at least {self.report.min_survivors:,} survivors",
-                f"error       {predicted.mse:.4g} per coordinate of the sum = noise {predicted.noise:.3g} + "
-                f"rounding {predicted.rounding:.3g} + "
-                f"wrapping {predicted.wrap:.3g}{sketch}{bias}",
-                f"            {ratio:.4f} times the central Gaussian's best known "
-                f"({self.central_gaussian_mse:.4g}; "
-                f"{self.central_gaussian_mse_rdp:.4g} with Rényi accounting){lost}",
-                *(f"warning     {warning}" for warning in self.warnings),
-            ]
-        )  # fmt: skip
-
-    def _targets(self) -> list[str]:
-        """Where two limits were asked for: what is reached of each, and which one binds."""
-        limit, report = self.target.epsilon_aggregator, self.report
-        if limit is None:
-            return []
-        binds = "the aggregator's" if self.binding_target == "aggregator" else "the observers'"
-        return [
-            f"targets     ε ≤ {self.target.epsilon:g} for observers (reached: {up(report.epsilon)}), ε ≤ "
-            f"{limit:g} for the aggregator (reached: {up(report.epsilon_aggregator)}); {binds} binds"
-        ]
-
-    def _upload(self) -> str:
-        """What one participant sends in a round, in words."""
-        mechanism = self.mechanism
-        if mechanism.keep is None or not mechanism.distributed:
-            which = f"all {mechanism.coordinates:,} coordinates"
-        else:
-            which = f"{mechanism.coordinates:,} of {mechanism.padded_dimension:,} coordinates"
-        text = f"{self.rate:.3g} bits per weight, {self.upload_bytes:,} bytes: {which}"
-        if not mechanism.distributed:
-            return text
-        return f"{text}; {self.round_bytes:,} bytes with secure aggregation's keys and shares"
+        return plan_text(self)
 
     @classmethod
     def around(
@@ -253,9 +194,22 @@ class Plan:
         bound: str,
         alignment: float,
         slack: float,
+        adaptive_clip: AdaptiveClip | None = None,
     ) -> Self:
-        """The plan around a finished mechanism: its guarantee, proved here, and its predicted error."""
+        """The plan around a finished mechanism: its guarantee, proved here, and its predicted error.
+
+        With an adaptive clip the error is in units of a round's clip norm, and compared with a central
+        Gaussian that knows the norm without asking.
+        """
         validation.non_negative(slack=slack)
+        if adaptive_clip is not None and (
+            mechanism.clip_norm != adaptive_clip.norm or mechanism.dimension < 2
+        ):
+            raise InvalidInput(
+                f"clip_norm = {mechanism.clip_norm}, dimension = {mechanism.dimension}: joint vectors of "
+                f"this adaptive clip have a norm of {adaptive_clip.norm} and 2 coordinates or more; make the "
+                "plan anew"
+            )
         shares = cohort.whole_shares if mechanism.distributed else 1
         if mechanism.shares != shares:
             raise InvalidInput(
@@ -264,7 +218,7 @@ class Plan:
         report = privacy_report(
             mechanism, bound=bound, cohort=cohort, rounds=rounds, delta=target.delta, slack=slack or None
         )
-        unit = mechanism.clip_norm**2
+        unit = mechanism.clip_norm**2 if adaptive_clip is None else 1.0
         left = PrivacyTarget(target.epsilon, cohort.delta_left_for_noise(target.delta, rounds))
         schedule = cohort.schedule(rounds)
         central, renyi = (central_multiplier(left, schedule, renyi) for renyi in (False, True))
@@ -279,6 +233,7 @@ class Plan:
             slack=slack,
             central_gaussian_mse=unit * central**2,
             central_gaussian_mse_rdp=unit * renyi**2,
+            adaptive_clip=adaptive_clip,
         )
 
     @classmethod
@@ -305,7 +260,7 @@ class Plan:
         return json.dumps(self._choices() | {"epsilon": self.report.epsilon}, sort_keys=True)
 
     def digest(self) -> str:
-        """The name of this plan, 64 hexadecimal digits: equal plans have it in common, and no others.
+        """The name of this plan, 64 hexadecimal digits: the same for equal plans, different for all others.
 
         It covers all that encoding, noise, threshold and accounting read, the rotation seed included. Report
         and predictions follow from these, so they are left out: a machine whose floating point differs in
@@ -314,8 +269,8 @@ class Plan:
         return json_digest("plan", self._choices())
 
     def _choices(self) -> dict[str, Any]:
-        """What was chosen, as plain data: all else in a plan is computed from it."""
-        return {
+        """The choices behind a plan as plain data: everything else in a plan is computed from them."""
+        choices: dict[str, Any] = {
             "format": FORMAT,
             "target": asdict(self.target),
             "cohort": self.cohort.to_dict(),
@@ -325,6 +280,9 @@ class Plan:
             "bound": self.report.bound,
             "slack": self.slack,
         }
+        if self.adaptive_clip is not None:
+            choices["adaptive_clip"] = asdict(self.adaptive_clip)
+        return choices
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
@@ -349,6 +307,7 @@ class Plan:
                 data["bound"],
                 data["alignment"],
                 data["slack"],
+                AdaptiveClip(**data["adaptive_clip"]) if "adaptive_clip" in data else None,
             )
             stated = float(data["epsilon"])
         except SkelmixError:
@@ -367,4 +326,5 @@ class Plan:
 
 def predicted_error(mechanism: Mechanism, cohort: Cohort | Silos, alignment: float) -> PredictedError:
     """The error of an expected round's sum when every vector is as long as the clip allows."""
-    return mechanism.predicted_error(cohort.uploads, alignment, vectors=cohort.divisor)
+    shares = cohort.encoding_shares(mechanism.total_noise, cohort.uploads)
+    return mechanism.predicted_error(cohort.uploads, alignment, vectors=cohort.divisor, shares=shares)

@@ -45,10 +45,12 @@ def upload_shapes(
     keep: float | None,
     dimension: int,
     subsets: bool,
+    weights: int | None = None,
 ) -> list[UploadShape]:
-    """Every shape worth a look, from all coordinates with few bits to few coordinates with many.
+    """Every shape worth trying, from all coordinates with few bits to few coordinates with many bits.
 
-    rate: bits per weight that an upload may have. With bits, or with keep (a fraction of the rotated
+    rate: bits per weight that an upload may have; weights: those of the vector's entries that it counts, all
+    by default. With bits, or with keep (a fraction of the rotated
     coordinates), the other one follows from the rate; without a rate there is one shape. subsets: whether
     fewer coordinates than all may be sent. Raises `InvalidInput` when nothing fits.
     """
@@ -66,7 +68,8 @@ def upload_shapes(
         return [_shape(DEFAULT_BITS if bits is None else bits, kept or length, length)]
     if bits is not None and keep is not None:
         raise InvalidInput(f"rate = {rate!r}: follows from bits and keep; leave one of the three out")
-    budget = _budget(rate, dimension)
+    weights = weights or dimension
+    budget = _budget(rate, weights)
     if bits is not None:
         shapes = [_shape(bits, budget // bits, length)]
     elif kept is not None:
@@ -79,7 +82,7 @@ def upload_shapes(
         shape for shape in shapes if shape.bits >= 1 and (shape.keep is None or (subsets and shape.keep >= 1))
     ]
     if not able:
-        raise InvalidInput(_too_low(rate, dimension, length, subsets, bits, keep))
+        raise InvalidInput(_too_low(rate, weights, length, subsets, bits, keep))
     return able
 
 
@@ -91,14 +94,14 @@ def _kept(keep: float, length: int) -> int:
     return max(1, round(keep * length))
 
 
-def _budget(rate: float, dimension: int) -> int:
+def _budget(rate: float, weights: int) -> int:
     """Bits of a whole upload."""
     validation.positive(rate=rate)
     if not LEAST_RATE <= rate <= MOST_RATE:
         raise InvalidInput(
             f"rate = {rate!r}: must be in {LEAST_RATE:g}..{MOST_RATE:g}, the bits per weight that are sent"
         )
-    return int(rate * dimension + 1e-6)
+    return int(rate * weights + 1e-6)
 
 
 def _shape(bits: int, coordinates: int, length: int) -> UploadShape:
@@ -106,11 +109,11 @@ def _shape(bits: int, coordinates: int, length: int) -> UploadShape:
 
 
 def _too_low(
-    rate: float, dimension: int, length: int, subsets: bool, bits: int | None, keep: float | None
+    rate: float, weights: int, length: int, subsets: bool, bits: int | None, keep: float | None
 ) -> str:
-    least = (1 if subsets else length) / dimension * (bits or 1)
+    least = (1 if subsets else length) / weights * (bits or 1)
     if keep is not None:
-        least = _kept(keep, length) / dimension
+        least = _kept(keep, length) / weights
     what = "one coordinate" if subsets and keep is None else "every coordinate that is to be sent"
     remedy = "" if subsets else ", or take smm or dgm with bound='tight', which may send fewer coordinates"
     return f"rate = {rate!r}: {what} takes {least:.4g} bits per weight; raise the rate to that{remedy}"

@@ -1,4 +1,4 @@
-"""Finds changes that would meet a target against the aggregator which the requested plan cannot meet."""
+"""Finds changes to a request that would meet its target against the aggregator, where the request cannot."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def _hopeless(request: PlanRequest, scale: float) -> bool:
 
 
 def _changed(request: PlanRequest, cohort: Cohort, rounds: int, **changes: Any) -> PlanRequest | None:
-    """The request with another cohort; None where there are too few participants for it."""
+    """The request with another cohort; None where that is impossible."""
     try:
         return replace(request, rounds=rounds, cohort=replace(cohort, **changes))
-    except InvalidInput:
+    except (InvalidInput, PrivacyUnattainable):
         return None
 
 

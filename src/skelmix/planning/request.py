@@ -8,6 +8,7 @@ from functools import cached_property
 from skelmix import validation
 from skelmix.accounting.gaussian.participation import largest_mu_against_aggregator
 from skelmix.accounting.schedule import Schedule
+from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.bounds import BOUNDS, Bound
@@ -24,7 +25,10 @@ BOUND_NAMES = ("tight", "rdp", "gdp", "flat", "paper")
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The arguments of `plan`, checked (`InvalidInput`), and a rotation that nobody could know before."""
+    """The arguments of `plan`, checked (`InvalidInput`), with a fresh random rotation seed.
+
+    With an adaptive clip the vector that is sent has one coordinate more, and the adaptive clip's own norm.
+    """
 
     target: PrivacyTarget
     cohort: Cohort | Silos
@@ -37,10 +41,12 @@ class PlanRequest:
     alignment: float
     keep: int | None = None
     clip_slack: float = 0.0
+    adaptive: AdaptiveClip | None = None
     rotation_seed: bytes = field(default_factory=lambda: system_entropy().bytes(32))
 
     def __post_init__(self) -> None:
         validation.one_of(tuple(MECHANISMS), mechanism=self.mechanism)
+        object.__setattr__(self, "cohort", self._completed(self.cohort))
         validation.one_of(BOUND_NAMES, bound=self.bound)
         validation.whole(1, 2**26, dimension=self.dimension)
         validation.positive(clip_norm=self.clip_norm)
@@ -58,6 +64,18 @@ class PlanRequest:
                 "participants' vectors"
             )
 
+    def _completed(self, cohort: Cohort | Silos) -> Cohort | Silos:
+        """The cohort with the least number of survivors that these rounds need, where noise is in pieces."""
+        if not (self.kind.noise_in_pieces and cohort.divides_noise_into_pieces):
+            return replace(cohort, least_survivors=None)
+        validation.whole(1, rounds=self.rounds)
+        return cohort.with_least_survivors(self.target.delta, self.rounds)
+
+    @property
+    def length(self) -> int:
+        """Coordinates of the vector that is sent, before it is rotated."""
+        return self.dimension + (self.adaptive is not None)
+
     @property
     def kind(self) -> type[Mechanism]:
         """The class of mechanism that was asked for."""
@@ -70,18 +88,18 @@ class PlanRequest:
 
     @property
     def schedule(self) -> Schedule:
-        """How often one participant's vector enters, as the accountant sees it."""
+        """How often one participant's vector enters the sums, as the accountant sees it."""
         return self.cohort.schedule(self.rounds)
 
     @cached_property
     def noise_target(self) -> PrivacyTarget:
-        """The target that the noise has to meet, after what the cohort's size may reveal was paid for."""
+        """The target that the noise has to meet, after δ has paid for what a cohort's size may reveal."""
         delta = self.cohort.delta_left_for_noise(self.target.delta, self.rounds)
         return replace(self.target, delta=delta)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """The bounds to try, the likely best first; of a baseline the literature's own."""
+        """The bounds to try, the most promising first; for a baseline those of its own paper."""
         known = self.kind.known_bounds
         if self.cohort.unit != "participant":
             known = self.kind.silo_bounds
@@ -116,10 +134,10 @@ class PlanRequest:
         """The mechanism with this scale and noise, with the clip that goes with the bound."""
         return self.kind.for_bound(
             bound.name,
-            dimension=self.dimension,
+            dimension=self.length,
             bits=self.bits,
             scale=scale,
-            clip_norm=self.clip_norm,
+            clip_norm=self.clip_norm if self.adaptive is None else self.adaptive.norm,
             total_noise=total_noise,
             shares=self.cohort.whole_shares,
             rotation_seed=self.rotation_seed,

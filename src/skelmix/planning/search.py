@@ -15,9 +15,10 @@ from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.bounds import Bound
 from skelmix.planning.calibrate import at_scale, calibrated
+from skelmix.planning.card import WRAP_WARNING
 from skelmix.planning.cohort import Cohort
-from skelmix.planning.plans import WRAP_WARNING, predicted_error
-from skelmix.planning.rate import UploadShape
+from skelmix.planning.plans import predicted_error
+from skelmix.planning.rate import MOST_BITS, UploadShape
 from skelmix.planning.request import PlanRequest
 from skelmix.planning.silos import Silos
 
@@ -29,6 +30,8 @@ _NO_SUM_LEFT = 1e100
 
 _SMALL_SLACK = 0.05  # not better than none: then none is best
 _MOST_SLACK = 8.0  # beyond, a subset is clipped once in 10^15 vectors
+_FEWEST_CHOSEN = 16  # bits: fewer are sent only by those who ask for them
+_WORTH_A_BIT = 1.0001  # times the predicted error: what 32 bits must win for more to be sent
 _RISES = 6  # shapes in a row that are worse than the best, after which no better one is expected
 
 
@@ -51,6 +54,22 @@ def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float
         if rises == _RISES:
             break
     return best
+
+
+def with_fewest_bits(request: PlanRequest, keep: int | None, scale: float | None) -> PlanRequest:
+    """The request with as few bits per coordinate, of 16 and more, as cost next to no error beside 32 bits.
+
+    A certificate asks for more noise than the Gaussian that shapes are compared with, the more so the fewer
+    bits there are: hence "next to no error".
+    """
+    shapes = [UploadShape(bits, keep) for bits in range(_FEWEST_CHOSEN, MOST_BITS + 1)]
+    widest = best_shape(request, shapes[-1:], scale)
+    enough = _WORTH_A_BIT * _with_best_slack(widest, scale)[0]
+    for shape in shapes[:-1]:
+        error, candidate = _with_best_slack(_with_shape(request, shape), scale)
+        if error <= enough and error < _NO_SUM_LEFT:
+            return candidate
+    return widest
 
 
 def _with_shape(request: PlanRequest, shape: UploadShape) -> PlanRequest:
@@ -178,7 +197,7 @@ def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechani
 def _error(
     request: PlanRequest, bound: Bound, scale: float, noise_for: Callable[[Mechanism], float]
 ) -> float:
-    """The predicted error at this scale, with about the noise it needs."""
+    """The predicted error at this scale, with an estimate of the noise that it needs."""
     mechanism = request.build(bound, scale, 1.0)
     noise = noise_for(mechanism)
     if not noise < math.inf:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput
@@ -22,7 +25,9 @@ class Silos(Contributors):
     batch/records, afresh in every round and secretly, so one ε holds for observers and aggregator alike.
     dropout_tolerance: the fraction of silos that may drop out. colluding: other silos that may give their
     noise to the adversary. unit: "record", or "owner" where a person's records in a silo are drawn and
-    clipped together (records then counts persons).
+    clipped together (records then counts persons). dropout_rate: the probability with which each silo drops
+    out of a round, to predict how many rounds fail; the guarantee does not depend on it. least_survivors:
+    chosen by `plan` for mechanisms whose noise comes in pieces, so that every opened sum has the same noise.
 
     Neighbours: one record (owner) added or removed. A person with records in two silos is not covered.
 
@@ -39,6 +44,8 @@ class Silos(Contributors):
     dropout_tolerance: float = 0.0
     colluding: int = 0
     unit: str = "record"
+    dropout_rate: float | None = None
+    least_survivors: int | None = None
 
     sampling: ClassVar[str] = "poisson"
     contribute: ClassVar[float] = 1.0
@@ -74,7 +81,13 @@ class Silos(Contributors):
     @property
     def roster(self) -> Cohort:
         """All silos, in every round."""
-        return Cohort.everyone(self.count, dropout_tolerance=self.dropout_tolerance, colluding=self.colluding)
+        return Cohort.everyone(
+            self.count,
+            dropout_tolerance=self.dropout_tolerance,
+            colluding=self.colluding,
+            dropout_rate=self.dropout_rate,
+            least_survivors=self.least_survivors,
+        )
 
     @property
     def uploads(self) -> int:
@@ -92,6 +105,13 @@ class Silos(Contributors):
     def sampling_probability(self) -> float:
         """Probability that a given record is in a given round."""
         return self.batch / self.records
+
+    def with_least_survivors(self, delta: float, rounds: int) -> Self:
+        plain = replace(self, least_survivors=None)
+        return replace(plain, least_survivors=plain.min_survivors(self.count))
+
+    def _upload_counts(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        return np.array([self.count]), np.ones(1)
 
     def schedule(self, rounds: int) -> Schedule:
         return Schedule(rounds, "poisson", self.batch, self.records, secret=True)
