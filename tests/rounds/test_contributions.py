@@ -1,13 +1,16 @@
 """What was given to a run is not forgotten, whatever happens to the process."""
 
 import os
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from skelmix.errors import CorruptState, PolicyViolation, StorageFailed
 from skelmix.rounds.contributions import KEEP_SECONDS, Contributions, ContributionStore, default_directory
+from skelmix.rounds.locks import FileLock
 
 PLAN = "a" * 64
 
@@ -34,6 +37,31 @@ def test_rounds_and_plan_survive_a_restart(store):
         with pytest.raises(CorruptState, match="already spent"):
             again.spend(spent)
     again.spend(4)
+
+
+@pytest.mark.parametrize("answer", ["signed", "unmasked"])
+def test_the_survivors_of_a_round_are_answered_for_once(store, answer):
+    store.spend(2)
+    store.claim(answer, 2)
+    again = ContributionStore(store.directory, run=7)
+    for round in (1, 2):
+        with pytest.raises(CorruptState, match=f"already {answer}"):
+            again.claim(answer, round)
+    again.claim(answer, 3)
+    assert replace(again.read(), **{answer: -1}) == Contributions("", 2, 1), "and nothing else changed"
+
+
+def test_another_process_of_the_node_is_waited_for_and_not_for_ever(store, monkeypatch):
+    store.accept(PLAN)
+    held = FileLock(store.directory / "lock")
+    release = threading.Timer(0.3, held.close)
+    release.start()
+    assert store.spend(0) == 1
+    release.join()
+    monkeypatch.setattr("skelmix.rounds.locks._WAIT_SECONDS", 0.1)
+    with FileLock(store.directory / "lock"), pytest.raises(CorruptState, match="in use by another process"):
+        store.spend(1)
+    assert store.read().last_round == 0
 
 
 def test_a_run_has_one_plan(store):

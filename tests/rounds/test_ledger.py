@@ -32,7 +32,7 @@ def test_charges_survive_reopening_and_the_budget_ends(path):
     assert (ledger.charged, ledger.remaining) == (3, 2)
     ledger.charge(3)
     ledger.charge(4)
-    with pytest.raises(BudgetExhausted, match="all 5 rounds"):
+    with pytest.raises(BudgetExhausted, match="the plan's 5 rounds"):
         ledger.charge(5)
     ledger.close()
     assert opened(path).charged == 5

@@ -57,6 +57,15 @@ def test_each_record_is_clipped_and_broken_ones_count_as_zero():
 
 
 @pytest.mark.parametrize("secure", ["protocol", "simulated"])
+def test_records_none_of_which_is_finite_release_nothing_and_one_that_is_does(secure):
+    plan, data = plan_for(), [np.full((size, 16), np.nan) for size in SIZES]
+    with pytest.raises(InvalidInput, match="all 134 records are NaN or infinite: nothing was released"):
+        sk.private_sum(data, plan, secure)
+    data[2][7] = 0.0
+    assert sk.private_sum(data, plan, secure).participants == 4
+
+
+@pytest.mark.parametrize("secure", ["protocol", "simulated"])
 def test_silos_that_stay_away_count_as_dropouts(secure):
     plan = plan_for(dropout_tolerance=0.25)
     assert sk.private_sum(blocks()[:3], plan, secure).participants == 3

@@ -7,6 +7,7 @@ import pytest
 
 import skelmix as sk
 from skelmix.errors import BudgetExhausted, InvalidInput, RoundFailed
+from skelmix.planning import privacy_report
 from skelmix.rounds import Ledger
 
 
@@ -29,6 +30,16 @@ def test_the_estimate_is_the_sum_within_its_noise(secure, make):
     assert result.participants == 12
     assert np.abs(result.estimate - x.sum(axis=0)).max() < 7 * plan.predicted.mse**0.5
     assert result.true_mse == pytest.approx(np.mean((result.estimate - x.sum(axis=0)) ** 2))
+
+
+def test_progress_is_told_four_times_per_participant_of_the_protocol():
+    x, times = np.full((12, 16), 0.1), []
+    sk.private_sum(x, plan_for(12), heard=lambda: times.append(1))
+    assert len(times) == 4 * 12
+    plan = plan_for(12, dropout_tolerance=0.2)
+    times.clear()
+    sk.private_sum(x[:10], plan, heard=lambda: times.append(1))
+    assert len(times) == 2 * 12 + 2 * 10, "two fall silent before they send"
 
 
 @pytest.mark.parametrize("secure", ["protocol", "simulated"])
@@ -81,7 +92,24 @@ def test_a_single_sum_claims_no_amplification():
         sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="gdp", cohort=sk.Cohort(24, 2400), rounds=3
     )
     report = sk.private_sum(np.full((24, 16), 0.1), plan, secure="simulated").report
-    assert report.epsilon == plan.report.epsilon_aggregator > plan.report.epsilon
+    assert report.epsilon == report.epsilon_aggregator == plan.report.epsilon_every_round
+    everyone = privacy_report(  # the same people every time, accounted for as such, with a slack of its own
+        plan.mechanism, bound="gdp", cohort=sk.Cohort.everyone(24), rounds=3, delta=1e-5
+    )
+    assert everyone.epsilon <= report.epsilon == pytest.approx(everyone.epsilon, rel=0.01)
+    assert report.epsilon > plan.report.epsilon_aggregator > plan.report.epsilon
+
+
+def test_a_single_sum_rests_on_no_law_of_dropouts():
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="gdp",
+        cohort=sk.Cohort(40, 1_000, dropout_tolerance=0.1),
+    )  # fmt: skip
+    report = sk.private_sum(np.full((40, 16), 0.1), plan, secure="simulated").report
+    assert plan.report.dropout_rate == 0.1
+    assert (report.dropout_rate, report.opening_delta, report.modelled) == (None, 0.0, "")
+    assert report.epsilon == plan.report.epsilon_every_round > plan.report.epsilon_aggregator
+    assert "drops out with" not in str(report)
 
 
 @pytest.mark.parametrize(

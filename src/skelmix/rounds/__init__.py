@@ -6,8 +6,12 @@ from skelmix.exports import lazily
 
 if TYPE_CHECKING:
     from skelmix.rounds.ledger import Ledger
+    from skelmix.rounds.spent import PrivacySpent
     from skelmix.rounds.summation import PrivateSum, private_sum
 
-__all__ = ["Ledger", "PrivateSum", "private_sum"]
+__all__ = ["Ledger", "PrivacySpent", "PrivateSum", "private_sum"]
 
-__getattr__ = lazily(__name__, {"Ledger": "ledger", "PrivateSum": "summation", "private_sum": "summation"})
+__getattr__ = lazily(
+    __name__,
+    {"ledger": ("Ledger",), "spent": ("PrivacySpent",), "summation": ("PrivateSum", "private_sum")},
+)

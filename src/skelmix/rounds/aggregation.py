@@ -87,17 +87,18 @@ class Seconds:
 class SanitizedBlocks:
     """Blocks in which each row that is not finite, or too long for the mechanism, is replaced by zeros.
 
-    `broken` counts them. What becomes of a row depends on that row alone.
+    `broken` counts them, `rows` all. What becomes of a row depends on that row alone.
     """
 
     def __init__(self, blocks: Blocks, mechanism: Mechanism) -> None:
-        self._blocks, self.broken = blocks, 0
+        self._blocks, self.rows, self.broken = blocks, 0, 0
         self._longest = _LARGEST / (mechanism.scale * mechanism.padded_dimension)
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         for block in self._blocks:
             lengths = np.sqrt([sum_of_squares(row) for row in block])
             bad = ~(lengths <= self._longest)  # NaN compares as false
+            self.rows += len(bad)
             self.broken += int(bad.sum())
             yield np.where(bad[:, None], np.float32(0), block) if bad.any() else block
 
@@ -116,18 +117,20 @@ def noisy_sum(
 ) -> NDArray[np.float64]:
     """The decoded sum over a cohort of `sampled` participants of whom `survivors` upload.
 
-    blocks: the vectors of those survivors who contribute one; the others send zero, with their noise. Each
-    survivor adds its share of noise for the fewest survivors that the plan allows, so that the sum holds at
-    least the noise that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer survive.
-    `secure="protocol"` runs secure aggregation in memory; "simulated" adds modulo m directly, which is
-    what the protocol computes.
+    blocks: the vectors of those survivors who contribute one; the others send zero, with their noise. Where
+    the plan's noise is in pieces, the sum has the same noise whoever drops out. Otherwise each survivor
+    adds its share for the fewest survivors that the plan allows, so that the sum holds at least the noise
+    that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer survive.
+    `secure="protocol"` runs secure aggregation in memory; "simulated" adds modulo m directly: the same law.
     """
     shares = _noise_shares(plan, round, sampled, survivors)
     mechanism = plan.mechanism
     start, before = perf_counter(), seconds.gradients
-    made = seconds.timed(blocks)
+    timed_blocks = seconds.timed(blocks)
     if secure == "protocol":
-        messages = [mechanism.encode(block, round=round, shares=shares, entropy=entropy) for block in made]
+        messages = [
+            mechanism.encode(block, round=round, shares=shares, entropy=entropy) for block in timed_blocks
+        ]
         if idle := survivors - sum(len(block) for block in messages):
             zeros = np.zeros((idle, mechanism.dimension), np.float32)
             messages.append(mechanism.encode(zeros, round=round, shares=shares, entropy=entropy))
@@ -137,10 +140,10 @@ def noisy_sum(
         seconds.aggregate += perf_counter() - encoded
     else:
         total = mechanism.encode_sum(
-            _never_empty(made, mechanism.dimension),
+            _never_empty(timed_blocks, mechanism.dimension),
             round=round,
             shares=shares,
-            participants=survivors,
+            participants=plan.cohort.noisy_uploads(sampled, survivors),
             entropy=entropy,
             stats=stats,
         )
@@ -171,18 +174,19 @@ def noisy_silo_sum(
         total = _through_protocol(plan, np.stack(messages), count, round, entropy)
         seconds.aggregate += perf_counter() - encoded
     else:
-        total = mechanism.encode_silos(silos, shares=shares, entropy=entropy, stats=stats)
+        noisy = plan.cohort.noisy_uploads(count, survivors)
+        total = mechanism.encode_silos(silos, shares=shares, participants=noisy, entropy=entropy, stats=stats)
         seconds.encode += perf_counter() - start - (seconds.gradients - before)
     return _decoded(mechanism, total, round, seconds)
 
 
 def _noise_shares(plan: Plan, round: int, sampled: int, survivors: int) -> Fraction:
-    """The divisor of the noise; `RoundFailed` when too few survive."""
+    """The divisor of the noise that is encoded; `RoundFailed` when too few survive."""
     roster = plan.cohort.roster
-    need, shares = roster.min_survivors(sampled), roster.shares(sampled)
-    if survivors < need or shares == 0:
+    need = roster.min_survivors(sampled)
+    if survivors < need or roster.shares(sampled) == 0:
         raise RoundFailed(f"round {round}: {survivors} of {sampled} participants survived, {need} are needed")
-    return shares
+    return roster.encoding_shares(plan.mechanism.total_noise, sampled)
 
 
 def _never_empty(blocks: Blocks, dimension: int) -> Iterator[NDArray[np.float32]]:
@@ -216,6 +220,7 @@ def _through_protocol(
         colluding=plan.cohort.roster.colluding,
         dropouts={"masked": range(len(messages), sampled)},
         round=round,
+        noise=plan.removable_noise,
         context=round_context(plan.digest(), round),
         entropy=entropy,
     )

@@ -85,7 +85,7 @@ class SimulatedChoices:
         write_atomically(path, data.getvalue() + self._checksum(data.getvalue()))
 
     def _read(self, path: Path, population: int) -> NDArray[np.int64]:
-        """The counts of an earlier process, if the file is whole and of this plan."""
+        """The counts of an earlier process, if the file is intact and belongs to this plan."""
         try:
             content = path.read_bytes()
         except OSError as error:

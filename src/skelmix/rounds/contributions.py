@@ -1,7 +1,8 @@
 """What a participant has given to a run, on its own disk: a restart must not make it give a round twice.
 
 A server can ask again for a round that was answered, and a second vector for it is a second release that no
-plan pays for. So the number of the round is on disk before a vector for it is made.
+plan pays for. So the number of the round is on disk before a vector for it is made. Likewise for the set of
+survivors that is signed or unmasked for: answers for two sets would open what neither opens alone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import os
 import time
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from skelmix.errors import CorruptState, PolicyViolation
 from skelmix.planning.digest import json_digest
 from skelmix.rounds.files import storing, write_atomically
-from skelmix.rounds.locks import FileLock
+from skelmix.rounds.locks import FileLock, waited_lock
 from skelmix.validation import whole
 
 KEEP_SECONDS = 90 * 24 * 3600
@@ -28,7 +29,8 @@ class Contributions:
     """What a participant gave to one run.
 
     plan: the digest of the only plan accepted in the run. last_round: the last round for which a vector was
-    made, -1 before the first. count: for how many rounds one was made.
+    made, -1 before the first. count: for how many rounds one was made. signed, unmasked: the last round whose
+    survivors were signed, and unmasked for.
 
     Example:
 
@@ -39,6 +41,8 @@ class Contributions:
     plan: str = ""
     last_round: int = -1
     count: int = 0
+    signed: int = -1
+    unmasked: int = -1
 
 
 class ContributionStore:
@@ -74,15 +78,16 @@ class ContributionStore:
         try:
             data: dict[str, Any] = json.loads(text)
             digest = data.pop("digest")
-            found = Contributions(**data)
-            sound = digest == _digest(found) and all(
-                type(getattr(found, field.name)) is type(field.default) for field in fields(found)
+            contributions = Contributions(**data)
+            sound = digest == _digest(contributions) and all(
+                type(getattr(contributions, field.name)) is type(field.default)
+                for field in fields(contributions)
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self._damaged() from error
         if not sound:
             raise self._damaged()
-        return found
+        return contributions
 
     def accept(self, plan_digest: str) -> None:
         """Take this plan for the whole run; `PolicyViolation` if another one was taken before."""
@@ -110,6 +115,19 @@ class ContributionStore:
             self._write(replace(before, last_round=round, count=before.count + 1))
             return before.count + 1
 
+    def claim(self, answer: Literal["signed", "unmasked"], round: int) -> None:
+        """From now on, and after any restart, this answer is not given for this round or an earlier one.
+
+        Of two messages that are handled at the same time, from the same memory, one gets the claim.
+        """
+        whole(0, round=round)
+        with self._locked():
+            before = self.read()
+            if round <= (last := getattr(before, answer)):
+                raise CorruptState(f"the survivors of round {round} were already {answer}; the last: {last}")
+            changes: dict[str, Any] = {answer: round}
+            self._write(replace(before, **changes))
+
     def erase(self) -> None:
         """Forget the run; only safe when its server can no longer ask for anything."""
         with self._locked(), storing(self._path):
@@ -122,7 +140,7 @@ class ContributionStore:
     def _locked(self) -> FileLock:
         with storing(self.directory):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return FileLock(self.directory / "lock", subject=self.directory)
+        return waited_lock(self.directory / "lock", subject=self.directory)
 
     def _forget_old_runs(self) -> None:
         with storing(self.directory):

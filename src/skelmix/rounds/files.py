@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from skelmix.errors import StorageFailed
+from skelmix.replacement import replacing
 
 
 @contextmanager
@@ -24,25 +24,10 @@ def storing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def sync_directory(directory: Path) -> None:
-    """Make a new or renamed name in the directory survive a power failure."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file: a reader, even after a crash, sees the old content or the new one, never a mixture.
 
     One writer at a time: hold a `FileLock` where several processes may write the same file.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    with storing(path):
-        with temporary.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
+    with storing(path), replacing(path) as temporary:
+        temporary.write_bytes(data)

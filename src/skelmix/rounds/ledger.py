@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,20 @@ from skelmix.noise.entropy import system_entropy
 from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.locks import FileLock, is_at
 from skelmix.validation import whole
+from skelmix.wording import counted
 
-_START = "0" * 64
+CHAIN_START = "0" * 64
+"""In place of a digest, before the first line."""
 
 
-def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
+def chained_line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
+    """One line of a ledger and its digest; `previous`: the digest of the line before it."""
     body = json.dumps({**content, "previous": previous}, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(body.encode()).hexdigest()
     return f"{body}\t{digest}\n".encode(), digest
 
 
-def _parse(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
+def read_chained(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
     """The content and digest of one line, or None when it is torn, changed or does not follow `previous`."""
     body, tab, digest = line.rpartition(b"\t")
     if (
@@ -43,6 +47,62 @@ def _parse(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
         return None
     follows = isinstance(content, dict) and content.get("previous") == previous
     return (content, digest[:-1].decode()) if follows else None
+
+
+def discard_unused(path: Path) -> bool:
+    """Remove a ledger that holds no round yet; False, and nothing is removed, where one was started.
+
+    It is locked meanwhile: one that is open elsewhere raises `CorruptState`. What does not begin as a ledger,
+    or holds anything below its first line, stays.
+    """
+    path = path.resolve()
+    lock = FileLock(path.with_name(path.name + ".lock"), subject=path)
+    try:
+        own = FileLock(path)
+        try:
+            lines = path.read_bytes().splitlines(keepends=True)
+            if len(lines) != 1 or read_chained(lines[0], CHAIN_START) is None:
+                return False
+            path.unlink()
+            return True
+        finally:
+            own.close()
+    finally:
+        lock.close()
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """What a ledger file says: the plan it belongs to, and the rounds that were started."""
+
+    plan_digest: str
+    budget: int
+    charged: int
+    private: bool
+
+
+def read_ledger(path: Path) -> LedgerState:
+    """Read a ledger without locking or repairing it: its run may still be going on.
+
+    A torn last line counts as a started round. Any other damage raises `CorruptState`.
+    """
+    with storing(path):
+        first, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
+    header = read_chained(first, CHAIN_START)
+    if header is None:
+        raise CorruptState(f"{path} does not begin as a ledger: it is damaged or not one")
+    content, previous = header
+    for place, line in enumerate(lines):
+        parsed = read_chained(line, previous)
+        if parsed is None and place == len(lines) - 1:
+            break
+        if parsed is None or parsed[0].get("round") != place:
+            raise CorruptState(f"{path} is damaged at line {place + 2}: what was spent is unknown")
+        previous = parsed[1]
+    try:
+        return LedgerState(content["plan"], content["budget"], len(lines), content["private"])
+    except KeyError as error:
+        raise CorruptState(f"{path} does not begin as a ledger: {error} is missing") from error
 
 
 class Ledger:
@@ -68,7 +128,7 @@ class Ledger:
         self._file: int | None = None
         self._lock: FileLock | None = None  # by name: it also covers the replacement of a torn ledger
         self._own: FileLock | None = None  # of the file itself, whatever other names it has
-        self.budget, self.charged, self.heads = budget, 0, [_START]
+        self.budget, self.charged, self.heads = budget, 0, [CHAIN_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
         self._path = None if path is None else path.resolve()  # one lock, whatever the name it goes by
         if self._path is not None:
@@ -94,12 +154,12 @@ class Ledger:
         """
         if self.remaining <= 0:
             raise BudgetExhausted(
-                f"all {self.budget} rounds that the plan paid for are used: "
+                f"nothing is left of the plan's {counted(self.budget, 'round')}: "
                 "to train further, make a new plan; its ε adds to this one's"
             )
         if round != self.charged:
             raise InvalidInput(f"round = {round}: the next round to be charged is {self.charged}")
-        line, digest = _line(self.heads[-1], {"round": round})
+        line, digest = chained_line(self.heads[-1], {"round": round})
         if self._path is not None:
             self._append(self._path, line)
         self.heads.append(digest)
@@ -147,7 +207,7 @@ class Ledger:
     def _open(self, path: Path) -> None:
         if not path.exists():
             run = system_entropy().bytes(16).hex()  # so that no other run's checkpoint fits this ledger
-            line, digest = _line(_START, self._header | {"run": run})
+            line, digest = chained_line(CHAIN_START, self._header | {"run": run})
             write_atomically(path, line)
             self.heads = [digest]
             self._own = FileLock(path)
@@ -158,7 +218,7 @@ class Ledger:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def _read(self, path: Path, lines: list[bytes]) -> None:
-        header = _parse(lines[0], _START) if lines else None
+        header = read_chained(lines[0], CHAIN_START) if lines else None
         if header is None:
             raise CorruptState(f"{path} does not begin as a ledger: it is damaged or not one; stop training")
         if not self._header.items() <= header[0].items():
@@ -167,9 +227,9 @@ class Ledger:
             )
         self.heads = [header[1]]
         for place, line in enumerate(lines[1:]):
-            parsed = _parse(line, self.heads[-1])
+            parsed = read_chained(line, self.heads[-1])
             if parsed is None and place == len(lines) - 2:
-                torn, digest = _line(self.heads[-1], {"round": place, "torn": True})
+                torn, digest = chained_line(self.heads[-1], {"round": place, "torn": True})
                 write_atomically(path, b"".join(lines[:-1]) + torn)
                 self._own = FileLock(path)
             elif parsed is None or parsed[0].get("round") != place:

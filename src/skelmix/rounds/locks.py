@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from weakref import WeakSet
 
 from skelmix.errors import CorruptState, StorageFailed
 from skelmix.rounds.files import storing
+
+_WAIT_SECONDS = 10.0
 
 
 class FileLock:
@@ -93,6 +96,18 @@ class FileLock:
                 "locks, or two processes might spend one budget twice"
             ) from error
         return descriptor
+
+
+def waited_lock(path: Path, *, subject: Path) -> FileLock:
+    """A `FileLock` that others hold for milliseconds only: it is waited for, ten seconds at most."""
+    end = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            return FileLock(path, subject=subject)
+        except CorruptState:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 _open_locks: WeakSet[FileLock] = WeakSet()

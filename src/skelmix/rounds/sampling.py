@@ -28,21 +28,21 @@ def poisson(population: int, probability: Fraction, entropy: Entropy) -> NDArray
     threshold, rest = divmod(probability.numerator << 64, probability.denominator)
     draws = np.empty(population, np.uint64)
     entropy.fill(draws)
-    chosen = draws < np.uint64(threshold)
+    sampled = draws < np.uint64(threshold)
     for tie in np.flatnonzero(draws == np.uint64(threshold)):
-        chosen[tie] = entropy.integers_below(probability.denominator) < rest
-    return np.flatnonzero(chosen)
+        sampled[tie] = entropy.integers_below(probability.denominator) < rest
+    return np.flatnonzero(sampled)
 
 
 def fixed_size(population: int, size: int, entropy: Entropy) -> NDArray[np.int64]:
     """A uniform subset of exactly `size` participants (Floyd's algorithm), sorted."""
     whole(1, population=population)
     whole(0, population, size=size)
-    chosen: set[int] = set()
+    sampled: set[int] = set()
     for last in range(population - size, population):
         draw = entropy.integers_below(last + 1)
-        chosen.add(last if draw in chosen else draw)
-    return np.array(sorted(chosen), dtype=np.int64)
+        sampled.add(last if draw in sampled else draw)
+    return np.array(sorted(sampled), dtype=np.int64)
 
 
 def draw_cohort(sampling: str, population: int, expected: int, entropy: Entropy) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""How the vectors of a round are added: the one word that every engine and command takes for it."""
+"""How the vectors of a round are added: "none", "simulated" or "protocol", in every engine and command."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.rounds.context import round_context
+from skelmix.rounds.frames import without_frames
 
 if TYPE_CHECKING:
     from skelmix.mechanisms import SiloSum
@@ -22,7 +23,7 @@ class SilosRead:
 
     def __init__(self, silos: Iterable[Any], plan: Plan, round: int, diagnostics: bool) -> None:
         self._silos, self._plan, self._round = silos, plan, round
-        self.count = 0
+        self.count, self.records, self.broken = 0, 0, 0
         self.total = np.zeros(plan.mechanism.dimension) if diagnostics else None
 
     def __iter__(self) -> Iterator[SiloSum]:
@@ -36,6 +37,8 @@ class SilosRead:
             silo = self._plan.mechanism.silo_sum(round=self._round)
             silo.add(_blocks(records, self.count))
             self.count += 1
+            self.records += silo.records
+            self.broken += silo.broken
             if self.total is not None:
                 self.total += silo.clipped_sum()
             yield silo
@@ -46,7 +49,8 @@ def sum_over_silos(
 ) -> tuple[NDArray[np.float64], SilosRead]:
     """The decoded sum of all silos' records, and what was read; see `private_sum`.
 
-    Raises `RoundFailed`, having released nothing, when fewer silos come than the promised noise needs.
+    Raises `RoundFailed`, having released nothing, when fewer silos come than the promised noise needs, and
+    `InvalidInput` when no record of any silo is finite.
     """
     if plan.cohort.members != plan.cohort.divisor:
         raise InvalidInput(
@@ -61,7 +65,8 @@ def sum_over_silos(
     if getattr(silos, "ndim", 3) < 3:
         raise InvalidInput("silos: must be one (records, d) array per silo; put the arrays into a list")
     mechanism, roster = plan.mechanism, plan.cohort.roster
-    shares, threshold = roster.shares(roster.expected), roster.min_survivors(roster.expected)
+    shares = roster.encoding_shares(mechanism.total_noise, roster.expected)
+    threshold = roster.min_survivors(roster.expected)
     sums = SilosRead(silos, plan, round, diagnostics)
     if secure == "protocol":
         from skelmix.secagg.in_memory import secure_sum
@@ -72,15 +77,21 @@ def sum_over_silos(
             threshold=threshold,
             participants=roster.expected,
             colluding=roster.colluding,
+            noise=plan.removable_noise,
             round=round,
             context=round_context(plan.digest(), round),
         )
     else:
-        total = mechanism.encode_silos(sums, shares=shares)
+        noisy = roster.expected if plan.removable_noise else None
+        total = mechanism.encode_silos(sums, shares=shares, participants=noisy)
     if sums.count < threshold:
         raise RoundFailed(
             f"{sums.count} of {roster.expected} silos: at least {threshold} are needed for the promised "
             "noise; nothing was released. Raise the plan's dropout_tolerance or bring more silos"
+        )
+    if 0 < sums.records == sums.broken:
+        raise InvalidInput(
+            f"all {sums.records:,} records are NaN or infinite: nothing was released; check the data"
         )
     return mechanism.decode(total, round=round), sums
 
@@ -92,4 +103,4 @@ def _blocks(records: Any, silo: int) -> Any:
             f"silos[{silo}]: must be a (records, d) array or an iterable of such, got one vector; a silo "
             "with one record is an array of shape (1, d)"
         )
-    return records
+    return without_frames(records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from skelmix.accounting.prediction import PredictedError
 from skelmix.errors import InvalidInput, RoundFailed
-from skelmix.mechanisms import IntegerMechanism
 from skelmix.mechanisms.blocks import as_blocks, counted_from
 from skelmix.planning import Plan, PrivacyReport, Silos
 from skelmix.rounds.context import round_context
+from skelmix.rounds.frames import without_frames
 from skelmix.rounds.ledger import Ledger
 from skelmix.rounds.security import Secure, check_secure
 from skelmix.rounds.silo_summation import sum_over_silos
@@ -39,6 +39,15 @@ class PrivateSum:
     report: PrivacyReport
     predicted: PredictedError
     true_mse: float | None = None
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of each coordinate's error: noise, rounding and coordinates not sent.
+
+        It is known beforehand and says nothing about the data. What clipping took from long vectors is not in
+        it. About 95 % of the coordinates are within twice this of the sum of the clipped vectors.
+        """
+        return self.predicted.deviation
 
 
 class _Watched:
@@ -72,15 +81,18 @@ def private_sum(
     ledger: Ledger | None = None,
     round: int | None = None,
     diagnostics: bool = False,
+    heard: Callable[[], object] = lambda: None,
 ) -> PrivateSum:
     """The sum of the participants' vectors, released once under the plan.
 
-    vectors: a (participants, d) array or an iterable of (d,) vectors or (k, d) blocks; it is read once, block
-    by block. secure: "protocol" adds through real secure aggregation, in this process, which keeps some 20 kB
-    of keys and shares per participant, whatever d; "simulated" adds modulo m in the clear, which gives the
-    same number in memory that does not grow with the participants; "none" is for mechanisms that trust their
-    aggregator. diagnostics: also return the true error (for made-up data: it is computed from the private
-    vectors, and no noise protects it).
+    vectors: a (participants, d) array, a table with d columns of numbers (pandas, polars, pyarrow), a list of
+    lists, or an iterable of (d,) vectors or (k, d) blocks, which is read once, block by block. secure:
+    "protocol" adds through real secure aggregation, in this process, which keeps some 20 kB of keys and
+    shares per participant, whatever d; "simulated" adds modulo m in the clear, which gives the same number in
+    memory that does not grow with the participants; "none" is for mechanisms that trust their aggregator.
+    diagnostics: also return the true error (for made-up data: it is computed from the private vectors, and no
+    noise protects it). heard: called after each message of the protocol between participants, four for each,
+    to show progress.
 
     Each call spends one round of the plan. ledger: counts the rounds and enforces the budget: the round is
     charged before a vector is read, stays charged if the call fails, and `BudgetExhausted` is raised when all
@@ -91,12 +103,12 @@ def private_sum(
     release nothing. Such an error depends on the data: it is meant for the caller, who owns all of them, and
     must not be passed on to others. Where participants and aggregator are different parties
     (`skelmix.flower`), a bad vector counts as zero instead, and nobody else can tell.
-    Plans with a coin, or a cap below their rounds, raise `InvalidInput`.
+    Plans with a coin, a cap below their rounds or an adaptive clip raise `InvalidInput`.
 
-    With a plan of `Silos`, vectors is an iterable with one item per silo: a (records, d) array, or an
-    iterable of such blocks, which is streamed. Every record is clipped and added exactly, each silo rounds
+    With a plan of `Silos`, vectors is an iterable with one item per silo: a (records, d) array or table, or
+    an iterable of such blocks, which is streamed. Every record is clipped and added exactly, each silo rounds
     and noises its sum once, and the guarantee is for one record. Records with NaN or infinity count as zero
-    there, and the true error is that of the clipped records' sum.
+    there, unless all are: `InvalidInput`. The true error is that of the clipped records' sum.
 
     Example:
 
@@ -109,7 +121,8 @@ def private_sum(
         ((8,), 10)
     """
     check_secure(secure, plan.mechanism)
-    _refuse_coin_and_cap(plan)
+    _refuse_plans_for_runs(plan)
+    vectors = without_frames(vectors)
     round = _charged(ledger, plan, round)
     if isinstance(plan.cohort, Silos):
         estimate, read = sum_over_silos(vectors, plan, secure, round=round, diagnostics=diagnostics)
@@ -117,7 +130,7 @@ def private_sum(
         report = replace(plan.report, simulated=secure != "protocol")
         return PrivateSum(estimate, read.count, report, plan.predicted, error)
     watched = _Watched(vectors, plan, diagnostics)
-    total = _total(watched, plan, secure, round)
+    total = _total(watched, plan, secure, round, heard)
     cohort = plan.cohort.roster
     threshold = cohort.min_survivors(cohort.expected)
     if watched.count < threshold:
@@ -132,12 +145,17 @@ def private_sum(
     return PrivateSum(estimate, watched.count, report, plan.predicted, true_mse)
 
 
-def _refuse_coin_and_cap(plan: Plan) -> None:
-    """Refuse plans with a coin or a cap, which single sums cannot honour.
+def _refuse_plans_for_runs(plan: Plan) -> None:
+    """Refuse plans with a coin, a cap or an adaptive clip, which single sums cannot honour.
 
-    Calls do not know each other's participants, so they cannot count; and a coin would throw away most of a
-    sum whose caller holds every vector anyway.
+    Calls do not know each other's participants or sums, so they can neither count nor adapt; and a coin would
+    throw away most of a sum whose caller holds every vector anyway.
     """
+    if plan.adaptive_clip is not None:
+        raise InvalidInput(
+            "clip = 'adaptive': a single sum has no round before it to learn the clip norm from; plan with "
+            "clip='fixed', or train (Trainer, Flower)"
+        )
     cohort = plan.cohort.roster
     if cohort.contribute < 1:
         raise InvalidInput(
@@ -165,12 +183,16 @@ def _charged(ledger: Ledger | None, plan: Plan, round: int | None) -> int:
     return number
 
 
-def _total(watched: _Watched, plan: Plan, secure: Secure, round: int) -> NDArray[Any]:
+def _total(
+    watched: _Watched, plan: Plan, secure: Secure, round: int, heard: Callable[[], object]
+) -> NDArray[Any]:
     """The sum modulo m, as the aggregator sees it."""
     mechanism, cohort = plan.mechanism, plan.cohort.roster
-    shares = cohort.shares(cohort.expected)
-    if secure != "protocol" or not isinstance(mechanism, IntegerMechanism):
-        return mechanism.encode_sum(iter(watched), round=round, shares=shares)
+    sampled = cohort.expected
+    shares = cohort.encoding_shares(mechanism.total_noise, sampled)
+    if secure != "protocol":
+        noisy = sampled if plan.removable_noise else None  # survivors make up for those who are missing
+        return mechanism.encode_sum(iter(watched), round=round, shares=shares, participants=noisy)
     from skelmix.secagg.in_memory import secure_sum
 
     def messages() -> Iterator[NDArray[Any]]:
@@ -180,19 +202,26 @@ def _total(watched: _Watched, plan: Plan, secure: Secure, round: int) -> NDArray
 
     return secure_sum(
         messages(),
-        modulus=mechanism.modulus,
-        threshold=cohort.min_survivors(cohort.expected),
-        participants=cohort.expected,
+        modulus=1 << mechanism.bits,
+        threshold=cohort.min_survivors(sampled),
+        participants=sampled,
         colluding=cohort.colluding,
+        noise=plan.removable_noise,
         round=round,
         context=round_context(plan.digest(), round),
+        heard=heard,
     )
 
 
 def _unsampled(report: PrivacyReport) -> PrivacyReport:
-    """The guarantee that holds here: the caller knows whose vectors went in, so sampling adds nothing."""
+    """The guarantee without sampling: the vectors may be the same people's in every call.
+
+    There is no secret cohort then, and nothing that opening a sum or a law of dropouts could reveal.
+    """
     if report.sampling_probability == 1:
         return report
+    epsilon = report.epsilon_every_round
     return replace(
-        report, epsilon=report.epsilon_aggregator, sampling="none", sampling_probability=1.0, modelled=""
-    )
+        report, epsilon=epsilon, epsilon_aggregator=epsilon, sampling="none", sampling_probability=1.0,
+        modelled="", dropout_rate=None, opening_delta=0.0,
+    )  # fmt: skip
