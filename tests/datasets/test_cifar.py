@@ -17,7 +17,7 @@ from skelmix.datasets import packages
 from skelmix.datasets.catalogue import counts, load, locate
 from skelmix.datasets.cifar import BATCHES, batches_from_sheets, read_batch
 from skelmix.datasets.entries import ENTRIES, Entry
-from skelmix.datasets.fetch import fetch
+from skelmix.datasets.fetching import fetch
 from skelmix.errors import CorruptState, DataUnavailable
 
 RNG = np.random.default_rng(3)

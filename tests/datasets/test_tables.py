@@ -5,12 +5,13 @@ import csv
 import numpy as np
 import pytest
 
-from skelmix.datasets.flights import AIRLINES, AIRPORTS, flights, parties
-from skelmix.datasets.hospitals import HEADER, hospitals
+from skelmix.datasets.flight_files import AIRLINES, flights, parties
+from skelmix.datasets.hospital_files import HEADER, hospitals
 from skelmix.errors import DataUnavailable
 from skelmix.statistics import Estimator, Layout, Precision, parse_question, party_sum
 
 RADIUS = 1 << 34
+AIRPORTS = ("EWR", "JFK", "LGA")
 
 
 def test_hospitals_are_reproducible(tmp_path):

@@ -29,14 +29,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Images": "catalogue",
-    "Partition": "partition",
-    "by_id": "partition",
-    "equal_shares": "partition",
-    "label_skew": "partition",
-    "load": "catalogue",
-    "one_record_each": "partition",
-    "read_ids": "partition",
+    "catalogue": ("Images", "load"),
+    "partition": ("Partition", "by_id", "equal_shares", "label_skew", "one_record_each", "read_ids"),
 }
 
 __getattr__ = lazily(__name__, _HOMES)

@@ -41,8 +41,8 @@ class Images:
 def _places(entry: Entry) -> Iterator[Path]:
     yield cache_directory() / entry.name
     roots = [Path("data"), Path.home() / "data", Path.home() / ".cache" / "torchvision"]
-    if chosen := os.environ.get("SKELMIX_DATA"):
-        roots.insert(0, Path(chosen))
+    if directory := os.environ.get("SKELMIX_DATA"):
+        roots.insert(0, Path(directory))
     for root in roots:
         yield root / entry.folder
     yield from map(Path, entry.system_directories)
@@ -76,7 +76,7 @@ def locate_or_fetch(name: str, *, fetch: bool = True, progress: bool = True) -> 
     """
     paths = locate(name)
     if paths is None and fetch:
-        from skelmix.datasets.fetch import fetch as fetch_into_cache
+        from skelmix.datasets.fetching import fetch as fetch_into_cache
 
         paths = fetch_into_cache(name, progress=progress)
     if paths is None:

@@ -1,4 +1,4 @@
-"""The data sets that skelmix knows by name: their files, the digests of those, and who carries them."""
+"""The data sets that skelmix knows by name: their files, their digests and where to get them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ ENTRIES = {
 
 
 def entry_of(name: str) -> Entry:
-    """The entry of that name; `DataUnavailable` lists the names there are."""
+    """The entry of that name; `DataUnavailable` lists all names."""
     if name not in ENTRIES:
         raise DataUnavailable(
             f"data set {name!r} is unknown: choose {', '.join(ENTRIES)} or give a directory of idx files"
@@ -111,8 +111,8 @@ def entry_of(name: str) -> Entry:
 
 def cache_directory() -> Path:
     """The directory of fetched data sets: `$SKELMIX_CACHE`, else `~/.cache/skelmix`. Not created here."""
-    chosen = os.environ.get("SKELMIX_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "skelmix"
+    directory = os.environ.get("SKELMIX_CACHE")
+    return Path(directory) if directory else Path.home() / ".cache" / "skelmix"
 
 
 def file_names(part: str) -> Iterator[str]:

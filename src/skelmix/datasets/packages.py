@@ -16,7 +16,7 @@ _SECONDS = 600.0
 
 
 def run(command: list[str], directory: Path) -> None:
-    """Run a command there; `OSError` with the last line of what it said when it fails."""
+    """Run a command in a directory; `OSError` with the last line of its output when it fails."""
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
@@ -32,7 +32,8 @@ def _need(*programs: str) -> None:
 def from_pip(package: str, work: Path) -> None:
     """Unpack the wheel of `name==version`, or bring the source archive of `name==version --hash=sha256:…`.
 
-    pip runs a source archive's setup to learn its metadata: the digest is checked before that.
+    pip runs a source archive's setup to learn its metadata: the digest is checked before that, and without a
+    digest nothing but a wheel, which runs no code, is taken.
     """
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     download = [sys.executable, "-m", "pip", "download", *quiet]
@@ -40,7 +41,7 @@ def from_pip(package: str, work: Path) -> None:
         (work / "package.txt").write_text(package + "\n")
         run([*download, "--no-binary=:all:", "--require-hashes", "--requirement", "package.txt"], work)
     else:
-        run([*download, package], work)
+        run([*download, "--only-binary=:all:", package], work)
     for wheel in list(work.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(work / "unpacked")

@@ -92,10 +92,10 @@ def _opening(line: str) -> tuple[str, str]:
     """The speaker that a line opens with, or "", and what else is on it."""
     if _HEADING.match(line):
         return "", ""
-    if found := _ALONE.match(line) or _ALONE_CAPITALS.match(line):
-        return found[1].upper(), ""
-    if found := _BEFORE_WORDS.match(line):
-        return found[1], line[found.end() :]
+    if heading := _ALONE.match(line) or _ALONE_CAPITALS.match(line):
+        return heading[1].upper(), ""
+    if heading := _BEFORE_WORDS.match(line):
+        return heading[1], line[heading.end() :]
     return "", line
 
 

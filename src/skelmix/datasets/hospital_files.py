@@ -1,4 +1,4 @@
-"""Made-up hospital stays, to try out statistics where no real table can be fetched: no person is in it."""
+"""Made-up hospital stays, to try out statistics without a real table: no real person is in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hospitals(directory: Path, *, count: int = 5, records: int = 2_000, seed: in
     whole(1, count=count, records=records)
     directory.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(seed)  # public test data: nothing here is secret
-    found = []
+    paths = []
     for hospital in range(count):
         patients = generator.integers(0, max(1, records * 2 // 3), records)
         ages = np.clip(generator.normal(45 + 4 * hospital, 20, records), 0, 105).round().astype(int)
@@ -38,5 +38,5 @@ def hospitals(directory: Path, *, count: int = 5, records: int = 2_000, seed: in
             for k in range(records):
                 age = "" if missing[k] else str(ages[k])
                 rows.writerow([f"h{hospital}-{patients[k]}", age, sexes[k], diagnoses[k], f"{stays[k]:g}"])
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths

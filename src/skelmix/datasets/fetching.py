@@ -20,10 +20,10 @@ from http.client import HTTPException
 from pathlib import Path
 
 from skelmix.datasets import packages
-from skelmix.datasets.cache_files import write_whole
 from skelmix.datasets.entries import Entry, cache_directory, entry_of, file_names, where_to_put
 from skelmix.datasets.idx import read_payload
 from skelmix.errors import CorruptState, DataUnavailable
+from skelmix.replacement import replacing
 
 _CONNECT_SECONDS = 3.0
 _BLOCK = 1 << 16
@@ -74,7 +74,7 @@ def _genuine(path: Path, sha256: str) -> bool:
 
 
 def _sources(entry: Entry, progress: bool) -> list[tuple[str, Callable[[Path, list[str]], None]]]:
-    """Who may have the files, first choice first."""
+    """The places that may have the files, in order of preference."""
     sources: list[tuple[str, Callable[[Path, list[str]], None]]] = [
         (mirror, partial_call(_mirror, entry, mirror, progress)) for mirror in entry.mirrors
     ]
@@ -96,7 +96,8 @@ def install(source: Path, target: Path, sha256: str) -> None:
     payload = read_payload(source)
     if hashlib.sha256(payload).hexdigest() != sha256:
         raise CorruptState(f"{source.name} is not the published file (SHA-256 differs)")
-    write_whole(target, payload)
+    with replacing(target, shared=True) as temporary:
+        temporary.write_bytes(payload)
 
 
 def _mirror(entry: Entry, mirror: str, progress: bool, directory: Path, missing: list[str]) -> None:
