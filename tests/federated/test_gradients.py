@@ -147,6 +147,28 @@ def test_batch_norm_in_training_mode_is_refused_with_the_remedy():
     assert collected(Gradients(model, cross_entropy), Clients(*data()), [1]).shape == (1, dimension(model))
 
 
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_micro_batches_bound_what_goes_through_the_model_and_change_nothing(size):
+    clients = Clients(torch.randn(20, 1, 4, 4), torch.randint(0, 2, (20,)))
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+    seen = []
+    watched = Clients.batches
+
+    def batches(self, participants, limit):
+        for inputs, targets in watched(self, participants, limit):
+            seen.append(len(inputs))
+            yield inputs, targets
+
+    whole = collected(Gradients(model, cross_entropy), clients, range(20))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Clients, "batches", batches)
+        found = collected(Gradients(model, cross_entropy, micro_batch=size), clients, range(20))
+    np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-7)
+    assert max(seen) == min(size, 20)
+    with pytest.raises(InvalidInput, match="micro_batch"):
+        Gradients(model, cross_entropy, micro_batch=0)
+
+
 def test_dropout_layers_draw_for_each_participant_alone():
     model = nn.Sequential(nn.Dropout(0.5), nn.Linear(12, 3))
     inputs = torch.ones(2, 12)

@@ -1,5 +1,8 @@
 """A record's gradient is a function of that record and the model, bit for bit."""
 
+import random
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -250,7 +253,11 @@ def test_layers_that_were_set_to_train_between_rounds_are_refused():
         list(gradients.blocks(silo, np.arange(3)))
 
 
-@pytest.mark.parametrize("error", [AssertionError, KeyError, TypeError, SystemExit])
+class Panic(BaseException):
+    """What readers and tokenizers written in Rust raise: no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [AssertionError, KeyError, TypeError, SystemExit, Panic])
 @pytest.mark.parametrize("model", [nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Softsign())])
 def test_a_record_that_fails_in_any_way_stops_no_other(model, error):
     def loss(outputs, targets):
@@ -262,3 +269,74 @@ def test_a_record_that_fails_in_any_way_stops_no_other(model, error):
     (block,) = [block.copy() for block in RecordGradients(model, loss).blocks(silo, np.arange(3))]
     assert np.isfinite(block[[0, 2]]).all()
     assert np.isnan(block[1]).any()
+
+
+@pytest.mark.parametrize("model", [nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Softsign())])
+def test_the_operator_can_stop_a_silo(model):
+    def loss(outputs, targets):
+        if int(targets[0]) == 1:
+            raise KeyboardInterrupt
+        return cross_entropy(outputs, targets)
+
+    silo = Clients(torch.randn(3, 2), torch.tensor([0, 1, 0]))
+    with pytest.raises(KeyboardInterrupt):
+        list(RecordGradients(model, loss).blocks(silo, np.arange(3)))
+
+
+MANY = Partition(np.arange(RECORDS), np.array([0, 2, 31, RECORDS]))  # the one in the middle has 29
+
+
+@pytest.mark.parametrize("build", [mlp, deep, cnn])
+def test_a_person_with_many_records_is_added_up_in_pieces_bit_by_bit_as_in_one(build, monkeypatch):
+    silo = Clients(*data(), MANY)
+    gradients = RecordGradients(built(build), cross_entropy)
+    whole = collected(gradients, silo, [0, 1, 2])
+    for most in (1, 2, 5, 28, 29, 30):
+        monkeypatch.setattr(module, "_PASS_RECORDS", most)
+        assert collected(gradients, silo, [0, 1, 2]).tobytes() == whole.tobytes()
+        assert collected(gradients, silo, [1]).tobytes() == whole[1:2].tobytes()
+        assert collected(gradients, silo, [2, 1]).tobytes() == whole[[2, 1]].tobytes()
+    monkeypatch.setattr(module, "_PASS_FLOATS", 1)
+    assert collected(gradients, silo, [0, 1, 2]).tobytes() == whole.tobytes()
+
+
+def test_the_memory_of_a_person_with_many_records_is_that_of_one_piece(monkeypatch):
+    monkeypatch.setattr(module, "_PASS_RECORDS", 256)
+    count = 50_000
+    one_person = Partition(np.arange(count), np.array([0, count]))
+    silo = Clients(torch.randn(count, 12), torch.zeros(count, dtype=torch.int64), one_person)
+    gradients = RecordGradients(built(mlp), cross_entropy)
+    collected(gradients, silo, [0])  # kernels are compiled
+    tracemalloc.start()
+    try:
+        assert np.isfinite(collected(gradients, silo, [0])).all()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000, "one piece is 12 kB, all inputs are 2.4 MB"
+
+
+def noisy_loss(outputs, targets):
+    """Draws only for records of class 1, so no trial on made-up records sees it."""
+    shake = torch.rand_like(outputs) if int(targets[0]) == 1 else torch.ones_like(outputs)
+    return cross_entropy(outputs * shake, targets)
+
+
+@pytest.mark.parametrize("build", [mlp, cnn])
+def test_what_a_loss_draws_for_one_record_does_not_depend_on_the_others(build):
+    silo = Clients(*data())
+    assert (silo.targets == 1).sum() > 3
+    gradients = RecordGradients(built(build), noisy_loss)
+    together = collected(gradients, silo, np.arange(RECORDS))
+    before = torch.get_rng_state()
+    alone = [collected(gradients, silo, [record]) for record in range(RECORDS)]
+    assert np.concatenate(alone).tobytes() == together.tobytes()
+    assert torch.equal(before, torch.get_rng_state()), "the application's own draws go on as before"
+
+
+@pytest.mark.parametrize("draw", [np.random.rand, random.random], ids=["numpy", "python"])
+def test_a_model_that_draws_elsewhere_is_refused_too(draw):
+    with pytest.raises(InvalidInput, match="random numbers"):
+        collected(
+            RecordGradients(built(cnn), lambda o, t: cross_entropy(o, t) + 0 * draw()), Clients(*data()), [0]
+        )

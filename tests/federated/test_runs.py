@@ -70,7 +70,7 @@ def test_a_private_run_leaves_no_diagnostics_behind(images, tmp_path):
     """Whoever takes the directory gets what the models show: no norm, no clipped fraction, no cohort size."""
     prepared = runs.Prepared(runs.RunSettings(dataset=images, evaluate_every=2))
     result, summary = finished(prepared, tmp_path)
-    assert {name for record in result.history for name in record} == {"round", "opened", "accuracy"}
+    assert {name for record in result.history for name in record.to_dict()} == {"round", "opened", "accuracy"}
     assert summary["diagnostics"] == []
     stored = checkpoint.load(tmp_path / "checkpoint.pt")
     assert {name for record in stored.history for name in record} <= {"round", "opened", "accuracy"}
@@ -83,16 +83,17 @@ def test_a_private_run_leaves_no_diagnostics_behind(images, tmp_path):
 def test_diagnostics_that_were_asked_for_say_that_they_are_not_private(images, tmp_path):
     prepared = runs.Prepared(runs.RunSettings(dataset=images, evaluate_every=2, diagnostics=True))
     result, _ = finished(prepared, tmp_path)
-    assert all(record["diagnostics"]["private"] is False for record in result.history)
+    assert all(record.diagnostics.to_dict()["private"] is False for record in result.history)
     with (tmp_path / "diagnostics-not-private.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["private"] for row in rows] == ["False"] * 6
     assert all(float(row["rms_norm"]) > 0 for row in rows)
     page = (tmp_path / "report.html").read_text()
-    assert "Fraction of vectors clipped (not private)" in page
+    assert "Vectors clipped" in page
+    assert "not private" in page
     assert "The guarantee does not cover them" in page
     header = (tmp_path / "metrics.csv").read_text().splitlines()[0]
-    assert header == "round,private,opened,accuracy,epsilon"
+    assert header == "round,private,opened,accuracy,epsilon,clip_norm,within"
 
 
 def test_a_finished_run_is_rebuilt_from_its_directory(images, tmp_path):
@@ -138,7 +139,7 @@ def with_an_argument(width):
     return torch.nn.Linear(width, 2)
 
 
-def too_wide():
+def unflattened_images():
     return torch.nn.Sequential(torch.nn.Linear(999, 2))
 
 
@@ -155,7 +156,7 @@ def not_a_model():
     [
         (broken, "RuntimeError: no luck"),
         (with_an_argument, "without arguments"),
-        (too_wide, "images come flattened"),
+        (unflattened_images, "images come flattened"),
         (too_few_outputs, "1 outputs"),
         (not_a_model, "must return a torch.nn.Module"),
     ],
@@ -199,6 +200,6 @@ def test_owners_stay_in_one_silo(tmp_path):
     partition = settings._whole_owners(owners, 3)
     holders = [set(owners[partition.records_of(silo)].tolist()) for silo in range(3)]
     assert sorted(owner for held in holders for owner in held) == list(range(10))
-    images = SimpleNamespace(train_labels=np.zeros(40))
+    task = SimpleNamespace(labels=np.zeros(40), clients=None)
     with pytest.raises(InvalidInput, match="skew"):
-        runs.RunSettings(silos=3, skew=0.5, owners=str(tmp_path / "owners.npy")).clients(images)
+        runs.RunSettings(silos=3, skew=0.5, owners=str(tmp_path / "owners.npy")).clients(task)

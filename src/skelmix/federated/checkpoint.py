@@ -54,11 +54,14 @@ def load(path: Path) -> Checkpoint | None:
     if head != _HEAD or hashlib.sha256(content).digest() != digest:
         raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: its digest does not match")
     try:
-        found = Checkpoint(**torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+        checkpoint = Checkpoint(**torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
     except Exception as error:  # a forged file may fail anywhere in the reader, in any way
         raise CorruptState(f"{path} is damaged or not a checkpoint of skelmix: {error}") from error
     kinds = (int, str, bool, dict, dict, dict | None, list)
-    values = (getattr(found, name) for name in Checkpoint.__dataclass_fields__)
-    if not all(isinstance(value, kind) for value, kind in zip(values, kinds, strict=True)) or found.round < 0:
+    values = (getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__)
+    if (
+        not all(isinstance(value, kind) for value, kind in zip(values, kinds, strict=True))
+        or checkpoint.round < 0
+    ):
         raise CorruptState(f"{path} is not a checkpoint of skelmix: a field has another type")
-    return found
+    return checkpoint

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from skelmix.datasets.partition import Partition, one_record_each
 from skelmix.errors import InvalidInput
+from skelmix.federated.tensors import as_tensors
 
 
 @dataclass(frozen=True, eq=False)
 class Clients:
     """A data set and its partition into participants.
 
-    `inputs` (records, ...) and `targets` (records, ...) are CPU tensors.
+    `inputs` (records, ...) and `targets` (records, ...) are kept as CPU tensors. NumPy arrays are taken, too,
+    and a map-style data set of (input, target) pairs in place of both: `Clients(dataset)` reads it once.
+    float64 becomes float32 and integer targets become int64; a DataLoader is refused.
 
     Without a partition each record is a participant, as in the paper. `len` is the number of participants,
     the population of the plan.
@@ -31,10 +34,13 @@ class Clients:
     """
 
     inputs: torch.Tensor
-    targets: torch.Tensor
+    targets: torch.Tensor = None  # type: ignore[assignment]
     partition: Partition = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        inputs, targets = as_tensors(self.inputs, self.targets)
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "targets", targets)
         if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
             raise InvalidInput(
                 f"{len(self.inputs)} inputs but {len(self.targets)} targets: give one target for each record"
@@ -63,6 +69,6 @@ class Clients:
             group = participants[sizes == size]
             step = max(1, limit // int(size))
             for start in range(0, len(group), step):
-                chosen = offsets[group[start : start + step], None] + np.arange(size)
-                rows = torch.from_numpy(self.partition.records[chosen])
+                places = offsets[group[start : start + step], None] + np.arange(size)
+                rows = torch.from_numpy(self.partition.records[places])
                 yield self.inputs[rows], self.targets[rows]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from skelmix.datasets.entries import cache_directory
 from skelmix.errors import CorruptState, StorageFailed
-from skelmix.federated import scattering
+from skelmix.federated import scattering_network as scattering
+from skelmix.replacement import replacing
 
 _CHUNK = 256  # images between two reports of progress
 
@@ -26,19 +26,19 @@ def cached_features(
     directory: Path | None = None,
     report: Callable[[int], None] | None = None,
 ) -> NDArray[np.int16]:
-    """`scattering.features` of the images, from disk when they were computed before; read-only, mapped.
+    """`scattering.features` of the images, read from disk if computed before; mapped into memory.
 
     The file is named by a digest of the pixels, the version of the transform and the number of groups, so
     that other pixels or another transform never find it; it appears whole or not at all. It says as much as
-    the images: only its owner may read it. `directory` is `features` in the cache by default; `report` hears
-    how many images were just done.
+    the images: only its owner may read it. What is written to the array stays in memory. `directory` is
+    `features` in the cache by default; `report` hears how many images were just done.
     """
     directory = cache_directory() / "features" if directory is None else directory
     path = directory / f"{_digest(images)}-v{scattering.VERSION}-g{groups}.npy"
     if not path.exists():
         _compute(images, groups, path, report)
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        values = np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise CorruptState(f"{path} is damaged ({error}): delete it, it will be computed again") from error
     if values.dtype != np.int16 or values.ndim != 2 or len(values) != len(images):
@@ -60,25 +60,17 @@ def _compute(
     width = scattering.features(images[:1], groups).shape[1]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(descriptor)
-    except OSError as error:
-        raise StorageFailed(
-            f"{path.parent} cannot be written ({error}): free space or set SKELMIX_CACHE"
-        ) from error
-    try:
-        out = np.lib.format.open_memmap(temporary, "w+", np.int16, (len(images), width))
-        starts = range(0, len(images), _CHUNK)
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            chunks = threads.map(lambda at: scattering.features(images[at : at + _CHUNK], groups), starts)
-            for at, chunk in zip(starts, chunks, strict=True):
-                out[at : at + len(chunk)] = chunk
-                if report is not None:
-                    report(len(chunk))
-        out.flush()
-        del out
-        os.replace(temporary, path)
+        with replacing(path, shared=True) as temporary:
+            temporary.touch(0o600)  # images may be somebody's own
+            out = np.lib.format.open_memmap(temporary, "w+", np.int16, (len(images), width))
+            starts = range(0, len(images), _CHUNK)
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                chunks = threads.map(lambda at: scattering.features(images[at : at + _CHUNK], groups), starts)
+                for at, chunk in zip(starts, chunks, strict=True):
+                    out[at : at + len(chunk)] = chunk
+                    if report is not None:
+                        report(len(chunk))
+            out.flush()
+            del out
     except OSError as error:
         raise StorageFailed(f"{path} cannot be written ({error}): free space or set SKELMIX_CACHE") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)

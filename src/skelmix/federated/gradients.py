@@ -18,11 +18,12 @@ from torch.func import functional_call, grad, vmap
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.linear_gradients import Writer, layered_gradients
+from skelmix.federated.model_check import validate
 from skelmix.validation import positive, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 BLOCK_FLOATS = 1 << 21  # 8 MB per block
-PASS_RECORDS = 1024  # records that a plain stack takes through the network at once
+PASS_RECORDS = 1024  # records that go through the network at once
 
 
 @dataclass(frozen=True)
@@ -58,30 +59,13 @@ def dimension(model: nn.Module) -> int:
     return sum(value.numel() for value in trainable(model).values())
 
 
-def check_model(model: nn.Module) -> None:
-    """Refuse models without trainable weights, or whose gradient mixes several participants' records."""
-    if dimension(model) == 0:
-        raise InvalidInput("the model has no trainable parameter")
-    for name, module in model.named_modules():
-        running = isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats
-        if (isinstance(module, nn.modules.batchnorm._BatchNorm) or running) and module.training:
-            raise InvalidInput(
-                f"layer {name!r} ({type(module).__name__}) mixes examples and keeps statistics, which no "
-                "noise protects: replace it by torch.nn.GroupNorm, or freeze it with .eval()"
-            )
-    for name, value in model.named_parameters():
-        if value.dtype != torch.float32 or value.device.type != "cpu":
-            raise InvalidInput(
-                f"parameter {name!r} is {value.dtype} on {value.device}: use float32 on the CPU"
-            )
-
-
 class Gradients:
     """The vectors of participants under the model's present weights.
 
     `loss(outputs, targets)` sees one participant's records, (r, ...) each, and returns a number or r numbers,
     which are averaged. Any module and any loss that torch.func can differentiate will do; stacks of linear
-    layers and elementwise activations get the same numbers faster.
+    layers and elementwise activations get the same numbers faster. micro_batch: records that go through the
+    model at once, at most, but for a participant's own: what bounds the memory of activations.
 
     Example:
 
@@ -91,10 +75,20 @@ class Gradients:
         [(4, 6)]
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, *, local: LocalSteps | None = None) -> None:
-        check_model(model)
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        local: LocalSteps | None = None,
+        micro_batch: int | None = None,
+    ) -> None:
+        validate(model)
+        if micro_batch is not None:
+            whole(1, micro_batch=micro_batch)
         self.model, self.loss, self.local = model, loss, local
         self.dimension = dimension(model)
+        self._most = micro_batch or PASS_RECORDS
         self._buffer = torch.empty(max(1, BLOCK_FLOATS // self.dimension), self.dimension)
         self._layered = layered_gradients(model, loss) if local is None else None
         frozen = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
@@ -117,12 +111,13 @@ class Gradients:
         The next block overwrites it.
 
         The receiver may change a block in place. No participants: no block. Order may differ from
-        `participants`.
+        `participants`. Layers that have come to mix examples since, by `model.train()` in a callback, raise.
         """
+        validate(self.model)
         if self._layered is not None and self._of_vectors(clients):
-            yield from self._layered_blocks(self._layered, clients, participants)
+            yield from self._blocks_by_layer(self._layered, clients, participants)
             return
-        for inputs, targets in clients.batches(participants, limit=len(self._buffer)):
+        for inputs, targets in clients.batches(participants, limit=min(self._most, len(self._buffer))):
             out = self._buffer[: len(inputs)]
             if self.local is None:
                 self._write(self._shared(self._weights(), inputs, targets), out)
@@ -134,12 +129,15 @@ class Gradients:
         """Whether linear layers see one vector per record: the inputs are such, or are flattened first."""
         return clients.inputs.dim() == 2 or isinstance(next(self.model.children()), nn.Flatten)
 
-    def _layered_blocks(
-        self, layered: Callable[[Tensor, Tensor], Writer], clients: Clients, participants: NDArray[np.int64]
+    def _blocks_by_layer(
+        self,
+        linear_gradients: Callable[[Tensor, Tensor], Writer],
+        clients: Clients,
+        participants: NDArray[np.int64],
     ) -> Iterator[NDArray[np.float32]]:
         step = len(self._buffer)
-        for inputs, targets in clients.batches(participants, limit=PASS_RECORDS):
-            write = layered(inputs, targets)
+        for inputs, targets in clients.batches(participants, limit=self._most):
+            write = linear_gradients(inputs, targets)
             for first in range(0, len(inputs), step):
                 out = self._buffer[: min(step, len(inputs) - first)]
                 write(first, first + len(out), out)
@@ -183,3 +181,12 @@ def set_gradients(model: nn.Module, vector: NDArray[np.float64]) -> None:
     for value in trainable(model).values():
         value.grad = flat[at : at + value.numel()].view(value.shape)
         at += value.numel()
+
+
+def check_weights(model: nn.Module) -> None:
+    """Refuse to go on with weights that are NaN or infinite. They are public, so this reveals nothing."""
+    if not all(bool(value.isfinite().all()) for value in model.parameters()):
+        raise InvalidInput(
+            "the model's weights are NaN or infinite: training has diverged; lower the learning rate and "
+            "start again"
+        )

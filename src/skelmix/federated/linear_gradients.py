@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from skelmix.federated.feature_units import FeatureUnits
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 _ELEMENTWISE = (
     nn.ReLU,
@@ -34,14 +36,15 @@ def hooked(module: nn.Module) -> bool:
 
 
 def plain_stack(model: nn.Module) -> list[nn.Module] | None:
-    """The layers in order, when they are all linear, elementwise or a flattening; else None."""
+    """The layers in order, when they are linear or elementwise, after a flattening or units; else None."""
     if type(model) is not nn.Sequential or hooked(model):
         return None
     layers = list(model)
     for place, layer in enumerate(layers):
         plain_linear = type(layer) is nn.Linear and all(p.requires_grad for p in layer.parameters())
-        flattening = place == 0 and type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
-        if not (plain_linear or flattening or type(layer) in _ELEMENTWISE):
+        flattening = type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
+        first = place == 0 and (flattening or type(layer) is FeatureUnits)
+        if not (plain_linear or first or type(layer) in _ELEMENTWISE):
             return None
         if getattr(layer, "inplace", False):  # it overwrites the outputs whose slopes are wanted
             return None

@@ -67,6 +67,17 @@ def cnn(pixels: int = 784, classes: int = 10) -> nn.Module:
 MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "cnn": cnn}
 
 
+@contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Within the block torch draws from this seed, or a fresh one; its generator is restored afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        if seed is None:
+            torch.seed()
+        else:
+            torch.manual_seed(seed)
+        yield
+
+
 def build_model(name: str, *, pixels: int, classes: int, seed: int | None = None) -> nn.Module:
     """`mlp`, `cnn`, or `package.module:factory`, a function without arguments that returns a module.
 
@@ -77,23 +88,19 @@ def build_model(name: str, *, pixels: int, classes: int, seed: int | None = None
         >>> sum(weights.numel() for weights in build_model("mlp", pixels=784, classes=10).parameters())
         63610
     """
-    with torch.random.fork_rng(devices=[]):
-        if seed is None:
-            torch.seed()
-        else:
-            torch.manual_seed(seed)
+    with seeded(seed):
         if name in MODELS:
             return MODELS[name](pixels, classes)
-        made = _made(name)
-    if not isinstance(made, nn.Module):
+        model = _made(name)
+    if not isinstance(model, nn.Module):
         raise InvalidInput(
-            f"model = {name!r} returned {type(made).__name__}: it must return a torch.nn.Module"
+            f"model = {name!r} returned {type(model).__name__}: it must return a torch.nn.Module"
         )
-    return made
+    return model
 
 
 def _made(name: str) -> Any:
-    """What the factory returns; modules are looked for in the current directory, too."""
+    """What the factory returns; modules in the current directory are found, too."""
     sys.path.insert(0, "")
     try:
         return _factory(name)()
@@ -191,10 +198,17 @@ class Accuracy:
     def __init__(self, images: Images) -> None:
         self.inputs, self.targets = pixels_of(images.test_images), torch.from_numpy(images.test_labels.copy())
 
+    @classmethod
+    def of(cls, inputs: torch.Tensor, targets: torch.Tensor) -> Accuracy:
+        """The accuracy on any test records; outputs (records, ..., classes), targets (records, ...)."""
+        accuracy = cls.__new__(cls)
+        accuracy.inputs, accuracy.targets = inputs, targets
+        return accuracy
+
     def __call__(self, model: nn.Module) -> float:
         with evaluating(model):
             right = sum(
-                int((model(x).argmax(1) == y).sum())
+                int((model(x).argmax(-1) == y).sum())
                 for x, y in zip(self.inputs.split(2048), self.targets.split(2048), strict=True)
             )
-        return right / len(self.targets)
+        return right / self.targets.numel()

@@ -6,32 +6,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.nn.functional import cross_entropy
 
-from skelmix.datasets.catalogue import Images, load
 from skelmix.datasets.partition import Partition, by_id, equal_shares, label_skew, read_ids
 from skelmix.errors import CorruptState, InvalidInput, MissingExtra
 from skelmix.federated import report
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import LocalSteps, dimension
-from skelmix.federated.recipes import (
-    Accuracy,
-    build_model,
-    build_optimizer,
-    clients_of,
-    repeatable,
-    try_out,
-)
+from skelmix.federated.recipes import build_optimizer, repeatable, try_out
+from skelmix.federated.report_page import UNPROTECTED
+from skelmix.federated.round_record import RoundRecord
+from skelmix.federated.run_result import RunResult
 from skelmix.federated.silo_clients import SiloClients
-from skelmix.federated.trainer import Callback, RunResult, Trainer
+from skelmix.federated.tasks import Task, task_of
+from skelmix.federated.trainer import Callback, Trainer
 from skelmix.noise.entropy import ReproducibleEntropy
-from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.security import Secure
 from skelmix.validation import whole
 
@@ -48,7 +43,7 @@ class RunSettings:
     of both. silos: divide the records among so many silos, each of which protects its records; owners: a file
     that gives the owner of each training record, to protect owners in place of records. local_steps: gradient
     steps a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in files
-    that say so.
+    that say so. baseline: directory of a run of the central Gaussian, drawn into this run's report.
     """
 
     dataset: str = "mnist"
@@ -68,9 +63,11 @@ class RunSettings:
     diagnostics: bool = False
     silos: int | None = None
     owners: str | None = None
+    baseline: str | None = None
 
-    def partition(self, images: Images) -> Partition | None:
-        count = len(images.train_labels)
+    def partition(self, labels: NDArray[np.int64]) -> Partition | None:
+        """Which of the records with these labels each participant holds; None: one each."""
+        count = len(labels)
         if self.ids is not None:
             if self.records_per_participant != 1 or self.skew is not None:
                 raise InvalidInput(
@@ -84,21 +81,30 @@ class RunSettings:
                     f"skew = {self.skew:g}: a participant with one record has no labels to skew; "
                     "raise records_per_participant, or leave out skew"
                 )
-            return label_skew(images.train_labels, count // self.records_per_participant, self.skew)
+            return label_skew(labels, count // self.records_per_participant, self.skew)
         return (
             None if self.records_per_participant == 1 else equal_shares(count, self.records_per_participant)
         )
 
-    def clients(self, images: Images) -> Clients | SiloClients:
+    def clients(self, task: Task) -> Clients | SiloClients:
         """The training records as participants, or divided among silos."""
+        records, labels = task.clients, task.labels
+        if labels is None:
+            if (self.silos, self.records_per_participant, self.ids, self.skew) != (None, 1, None, None):
+                raise InvalidInput(
+                    f"dataset = {self.dataset!r}: its records belong to people already; leave out silos, "
+                    "records_per_participant, ids and skew"
+                )
+            return records
         if self.silos is None:
-            return clients_of(images, self.partition(images))
+            partition = self.partition(labels)
+            return records if partition is None else replace(records, partition=partition)
         if self.records_per_participant != 1 or self.ids is not None:
             raise InvalidInput(
                 f"silos = {self.silos}: their records are what is protected; leave out "
                 "records_per_participant and ids (owners gives the owner of each record)"
             )
-        count = len(images.train_labels)
+        count = len(labels)
         whole(1, count, silos=self.silos)
         owners = None if self.owners is None else _ids(count, owners=self.owners)
         if owners is not None:
@@ -106,9 +112,8 @@ class RunSettings:
         elif self.skew is None:
             partition = equal_shares(count, count // self.silos)
         else:
-            partition = label_skew(images.train_labels, self.silos, self.skew)
-        together = clients_of(images)
-        return SiloClients.split(together.inputs, together.targets, partition, owners)
+            partition = label_skew(labels, self.silos, self.skew)
+        return SiloClients.split(records.inputs, records.targets, partition, owners)
 
     def _whole_owners(self, owners: NDArray[Any], silos: int) -> Partition:
         """Owners divided among silos, each with all of its records: nobody is in two silos."""
@@ -122,7 +127,7 @@ class RunSettings:
 
 
 def _ids(count: int, **named: str) -> NDArray[Any]:
-    """The id of each of `count` records from the file that the one named option gives."""
+    """The id of each of `count` records, from the file that the named option gives."""
     ((name, path),) = named.items()
     ids = read_ids(Path(path))
     if ids.shape != (count,):
@@ -133,20 +138,24 @@ def _ids(count: int, **named: str) -> NDArray[Any]:
 
 
 class Prepared:
-    """Data and model of some settings, before there is a plan: it needs their dimension and population."""
+    """Data and model of some settings, before there is a plan: it needs their dimension and population.
 
-    def __init__(self, settings: RunSettings) -> None:
+    say: hears what takes long.
+    """
+
+    def __init__(self, settings: RunSettings, say: Callable[[str], None] = lambda text: None) -> None:
         self.settings = settings
-        self.images = load(settings.dataset)
-        self.clients = settings.clients(self.images)
-        pixels, classes = self.images.train_images[0].size, self.images.classes
-        self.model = build_model(settings.model, pixels=pixels, classes=classes, seed=settings.seed)
-        try_out(self.model, cross_entropy, clients_of(self.images))
+        self.task = task_of(settings.dataset, settings.model, say)
+        self.clients, self.model = settings.clients(self.task), self.task.new_model(settings.seed)
+        try_out(self.model, self.task.loss, self.task.clients)
         self.dimension, self.population = dimension(self.model), len(self.clients)
 
     @property
     def contributors(self) -> dict[str, Any]:
-        """Who takes part, as a plan of this run must have it; known to everyone."""
+        """Who takes part, as a plan of this run has it; known to everyone.
+
+        records: those of the data set. Where their number is not public, plan for another one.
+        """
         if not isinstance(self.clients, SiloClients):
             return {"population": self.population}
         unit = "record" if self.settings.owners is None else "owner"
@@ -154,30 +163,28 @@ class Prepared:
 
     def trainer(self, plan: Plan | None, directory: Path, *, resume: bool = False) -> Trainer:
         """A trainer for a fresh run of the plan, or for the run that the directory holds."""
-        chosen = self.settings
+        run_settings = self.settings
         options: dict[str, Any] = {
-            "evaluate": Accuracy(self.images),
-            "evaluate_every": chosen.evaluate_every,
-            "secure": chosen.secure,
-            "dropout_rate": chosen.dropout_rate,
-            "checkpoint_every": chosen.checkpoint_every,
-            "diagnostics": chosen.diagnostics,
-            "local": None if chosen.local_steps == 1 else LocalSteps(chosen.local_steps, chosen.local_lr),
-            "entropy": None if chosen.seed is None else ReproducibleEntropy(chosen.seed),
+            "evaluate": self.task.evaluate,
+            "evaluate_every": run_settings.evaluate_every,
+            "secure": run_settings.secure,
+            "dropout_rate": run_settings.dropout_rate,
+            "checkpoint_every": run_settings.checkpoint_every,
+            "diagnostics": run_settings.diagnostics,
+            "local": None
+            if run_settings.local_steps == 1
+            else LocalSteps(run_settings.local_steps, run_settings.local_lr),
+            "entropy": None if run_settings.seed is None else ReproducibleEntropy(run_settings.seed),
+            "settings": asdict(run_settings),
         }
-        parts = (self.model, cross_entropy, self.clients)
-        optimizer = build_optimizer(chosen.optimizer, self.model, chosen.lr)
+        parts = (self.model, self.task.loss, self.clients)
+        optimizer = build_optimizer(run_settings.optimizer, self.model, run_settings.lr)
         if resume:
             return Trainer.resume(directory, *parts, optimizer, **options)
         if plan is None:
             raise InvalidInput("a fresh run needs a plan")
-        if chosen.seed is not None:
-            plan = repeatable(plan, chosen.seed)
-        if not (directory / "ledger.jsonl").exists():  # before it: a run that is killed here can begin again
-            with storing(directory):
-                directory.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(asdict(chosen) | {"private": chosen.seed is None}, indent=1)
-            write_atomically(directory / "config.json", text.encode())
+        if run_settings.seed is not None:
+            plan = repeatable(plan, run_settings.seed)
         return Trainer(*parts, plan, optimizer, run_directory=directory, **options)
 
 
@@ -190,25 +197,27 @@ def read_settings(directory: Path) -> RunSettings:
         )
     try:
         settings = json.loads(path.read_text())
+        own = isinstance(settings, dict) and "dataset" not in settings
         del settings["private"]
         if "records" in settings:  # its name in earlier versions
             settings["records_per_participant"] = settings.pop("records")
-        return RunSettings(**settings)
+        if not own:
+            return RunSettings(**settings)
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptState(f"{path} is damaged: {error}") from error
+    raise InvalidInput(
+        f"{directory} is the run of a program of your own: go on with Trainer.resume in Python"
+    )
 
 
 def finish(
     trainer: Trainer, directory: Path, settings: RunSettings, spent: report.Spent
 ) -> tuple[RunResult, dict[str, Any]]:
-    """Run to the end, write the report, and return the summary that `--json` prints.
-
-    metrics.csv grows round by round.
-    """
-    with report.live_metrics(directory / "metrics.csv", trainer, spent):
-        result = trainer.run()
+    """Run to the end, write the report, and return the summary that `--json` prints."""
+    result = trainer.run_unchecked()
     config = asdict(settings) | {"private": result.private} | _plan_rows(trainer.plan)
-    page = report.write(directory, trainer.plan, result, config, spent)
+    baseline = None if settings.baseline is None else Path(settings.baseline)
+    page = report.write(directory, trainer.plan, result, config, spent, baseline)
     return result, {
         "accuracy": result.accuracy,
         "epsilon": result.report.epsilon,
@@ -218,6 +227,7 @@ def finish(
         "seconds_per_round": result.seconds_per_round,
         "wrapped_fraction": result.wrapped_fraction,
         "report": str(page),
+        "model": str(directory / "model.pt"),
         "private": result.private,
         "failed_rounds": result.failed_rounds,
         "lost_rounds": result.lost_rounds,
@@ -266,15 +276,14 @@ def tensorboard(directory: Path, trainer: Trainer, spent: report.Spent) -> Callb
     """A callback that writes every number of a record for TensorBoard, when it is installed."""
     writer = summary_writer()(str(directory / "tensorboard"))
     mark = "" if trainer.private else report.NOT_PRIVATE + " "
-    writer.add_text("privacy", mark + (report.UNPROTECTED if trainer.diagnostics else ""))
+    writer.add_text("privacy", mark + (UNPROTECTED if trainer.diagnostics else ""))
 
-    def callback(_: Trainer, record: dict[str, Any]) -> None:
-        notes = {
-            f"{report.DIAGNOSTICS}/{name}": value for name, value in record.get("diagnostics", {}).items()
-        }
-        for name, value in (record | notes | {"epsilon": spent.after(record["round"])}).items():
+    def callback(_: Trainer, record: RoundRecord) -> None:
+        measured = {} if record.diagnostics is None else record.diagnostics.to_dict()
+        notes = {f"{report.DIAGNOSTICS}/{name}": value for name, value in measured.items()}
+        for name, value in (record.to_dict() | notes | {"epsilon": spent.after(record.round)}).items():
             if isinstance(value, float):
-                writer.add_scalar(name, value, record["round"])
+                writer.add_scalar(name, value, record.round)
         if trainer.ledger.remaining == 0:
             writer.close()
 

@@ -8,15 +8,18 @@ from fractions import Fraction
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from skelmix.datasets.partition import Partition, by_id
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.records import RecordGradients
+from skelmix.federated.silo_update import owner_names
 from skelmix.mechanisms import Mechanism, SiloSum
 from skelmix.noise.entropy import Entropy
 from skelmix.planning.silos import Silos
 from skelmix.rounds.aggregation import Seconds
+from skelmix.rounds.running_clip import JointVectors
 from skelmix.rounds.sampling import poisson
 from skelmix.validation import one_of
 
@@ -60,7 +63,7 @@ class SiloClients:
             return cls(tuple(Clients(inputs, targets) for inputs, targets in data))
         if [len(own) for own in owners] != [len(targets) for _, targets in data]:
             raise InvalidInput("owners: must be one array per silo with the owner of each of its records")
-        pairs = zip(data, owners, strict=True)
+        pairs = zip(data, map(_named, owners), strict=True)
         return cls(tuple(Clients(*records, by_id(own)) for records, own in pairs), "owner")
 
     @classmethod
@@ -73,16 +76,22 @@ class SiloClients:
     ) -> SiloClients:
         """One data set divided among silos; owners: the owner of each record, to protect persons.
 
-        An owner with records in two silos is not covered: keep its records together.
+        An owner with records in two silos would not be covered, and raises `InvalidInput`.
         """
-        if owners is not None and len(owners) != len(inputs):
-            raise InvalidInput(f"owners: {len(owners)} of them for {len(inputs)} records; give one for each")
+        names = None
+        if owners is not None:
+            if len(owners) != len(inputs):
+                raise InvalidInput(
+                    f"owners: {len(owners)} of them for {len(inputs)} records; give one for each"
+                )
+            names = _named(owners)
+            _check_owners_are_whole(names, partition)
         silos = []
         for start, stop in zip(partition.offsets[:-1], partition.offsets[1:], strict=True):
             rows = partition.records[start:stop]
-            own = None if owners is None else by_id(np.asarray(owners)[rows])
+            own = None if names is None else by_id(names[rows])
             silos.append(Clients(inputs[rows], targets[rows], own))  # type: ignore[arg-type]
-        return cls(tuple(silos), "record" if owners is None else "owner")
+        return cls(tuple(silos), "record" if names is None else "owner")
 
     def __len__(self) -> int:
         return len(self.silos)
@@ -106,6 +115,31 @@ class SiloClients:
             )
 
 
+def _named(owners: np.ndarray) -> NDArray[np.str_]:
+    """The owners as text, the same however a number was written; `InvalidInput` where one is missing."""
+    names = owner_names(owners)
+    if missing := int((names == "").sum()):
+        raise InvalidInput(
+            f"owners: {missing} of {len(owners)} records have none (None, NaN or empty text), and could all "
+            "be one person's; leave those records out"
+        )
+    return names
+
+
+def _check_owners_are_whole(owners: NDArray[np.str_], partition: Partition) -> None:
+    """Refuse a division that puts an owner's records into two silos: each would be clipped on its own."""
+    silos = np.repeat(np.arange(len(partition)), partition.sizes)
+    names, numbers = np.unique(owners[partition.records], return_inverse=True)
+    lowest, highest = np.full(len(names), len(partition)), np.full(len(names), -1)
+    np.minimum.at(lowest, numbers, silos)
+    np.maximum.at(highest, numbers, silos)
+    if (apart := np.flatnonzero(lowest < highest)).size:
+        raise InvalidInput(
+            f"owners: {len(apart)} of {len(names)} have records in several silos, whose sums would reveal "
+            "more of them than was accounted for; divide the owners among the silos, not their records"
+        )
+
+
 def silo_sums(
     clients: SiloClients,
     present: np.ndarray,
@@ -116,13 +150,16 @@ def silo_sums(
     round: int,
     entropy: Entropy,
     seconds: Seconds,
+    joint: JointVectors | None = None,
 ) -> Iterator[SiloSum]:
     """The records that each present silo adds up in this round, each drawn afresh with probability `rate`.
 
-    The rate is the plan's and never computed from a silo's own number of records.
+    The rate is the plan's and never computed from a silo's own number of records. joint: what makes the
+    round's joint vectors, where the clip norm is adaptive.
     """
     for silo in (clients.silos[place] for place in present):
         total = mechanism.silo_sum(round=round)
         drawn = poisson(len(silo), rate, entropy)
-        total.add(seconds.timed(gradients.blocks(silo, drawn)))
+        blocks = seconds.timed(gradients.blocks(silo, drawn))
+        total.add(blocks if joint is None else joint.of(blocks))
         yield total

@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from skelmix.datasets.partition import by_id
+from skelmix.datasets.partition import Partition, by_id, one_record_each
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Loss, trainable
+from skelmix.federated.record_draws import fixed_draws
 from skelmix.federated.records import RecordGradients
 from skelmix.mechanisms import SiloSum
 from skelmix.noise.entropy import Entropy
+from skelmix.rounds.running_clip import JointVectors
 from skelmix.rounds.sampling import poisson
 from skelmix.validation import positive
 
@@ -37,7 +39,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class PublicModel:
-    """The weights that everyone knows, by name, and where each lies in a participant's vector.
+    """The public weights by name, with the place of each in a participant's vector.
 
     arrays: every array of the server's model. starts: the place of the first entry of each floating-point
     array in the vector, whose length is `dimension`.
@@ -82,12 +84,18 @@ def add_drawn_records(
     learning_rate: float,
     rate: Fraction,
     entropy: Entropy,
+    joint: JointVectors | None = None,
 ) -> None:
     """Draw each record, or each owner, with probability `rate`, and add the vectors of those drawn.
 
     records: a CPU tensor (records, ...) with `targets` (records, ...), or a map-style data set of (input,
-    target) pairs without `targets`. owners: the owner of each record, (records,); a person's records are then
-    drawn together and summed before the clip. Wrong arguments raise `InvalidInput` before any draw.
+    target) pairs without `targets`. What a data set draws from torch's, NumPy's or Python's common generator
+    is the same for all records of a round; one that keeps a state of its own is not covered by the guarantee,
+    and the log warns of it. owners: the owner of each record, (records,); a person's records are then drawn
+    together and summed before the clip, and records without an owner (None, NaN, empty text) add nothing,
+    since they could all be one person's.
+    joint: what makes the round's joint vectors, where the clip norm is adaptive. Wrong arguments raise
+    `InvalidInput` before any draw.
     """
     positive(learning_rate=learning_rate)
     _check_source(records, targets)
@@ -98,13 +106,18 @@ def add_drawn_records(
         raise InvalidInput(f"owners has {len(owners)} entries for {count} records: give one per record")
     if count == 0:
         return
+    units = one_record_each(count) if owners is None else _by_owner(owners)
+    if units is None:
+        return
     if isinstance(records, Tensor):
-        silo = Clients(records, targets, None if owners is None else by_id(_names(owners)))  # type: ignore[arg-type]
+        silo = Clients(records, targets, units)
         blocks = gradients.blocks(silo, poisson(len(silo), rate, entropy))
     else:
-        units = _units(count, owners)
-        blocks = _read_one_by_one(gradients, records, (units[u] for u in poisson(len(units), rate, entropy)))
-    total.add(_placed(blocks, places, public.dimension, np.float32(-learning_rate)))
+        _warn_unless_repeatable(records, total.round)
+        drawn = (units.records_of(unit) for unit in poisson(len(units), rate, entropy))
+        blocks = _read_one_by_one(gradients, records, drawn, total.round)
+    placed = _placed(blocks, places, public.dimension, np.float32(-learning_rate))
+    total.add(placed if joint is None else joint.of(placed))
 
 
 def _check_source(records: Any, targets: Any) -> None:
@@ -119,26 +132,37 @@ def _check_source(records: Any, targets: Any) -> None:
         raise InvalidInput(f"records is a {type(records).__name__}: give tensors or a map-style data set")
 
 
-def _names(owners: Any) -> NDArray[np.str_]:
-    """The owners as texts, whatever their types; a record without an owner is one of its own."""
-    return np.array(
-        [
-            f"record {place}" if owner is None or owner != owner else f"owner {owner}"
-            for place, owner in enumerate(owners)
-        ]
-    )
+def _by_owner(owners: Any) -> Partition | None:
+    """The records of each owner; None where no record has one.
+
+    Records without an owner are left out: they could all be one person's.
+    """
+    names = owner_names(owners)
+    named = np.flatnonzero(names != "")
+    if not len(named):
+        return None
+    owned = by_id(names[named])
+    return Partition(named[owned.records], owned.offsets)
 
 
-def _units(count: int, owners: Any) -> list[NDArray[np.int64]]:
-    """The places of the records of each unit of privacy."""
-    if owners is None:
-        return list(np.arange(count)[:, None])
-    partition = by_id(_names(owners))
-    return [partition.records_of(owner) for owner in range(len(partition))]
+def owner_names(owners: Iterable[Any]) -> NDArray[np.str_]:
+    """Owners as text, so that 1, 1.0 and "1" are one; empty where there is none (None, NaN, empty text)."""
+    return np.array([_owner_name(owner) for owner in owners], np.str_)
+
+
+def _owner_name(owner: Any) -> str:
+    owner = owner.item() if hasattr(owner, "item") else owner  # of NumPy and torch
+    try:
+        nobody = owner is None or bool(owner != owner)
+    except TypeError:  # pandas' NA
+        nobody = True
+    if nobody:
+        return ""
+    return str(int(owner) if isinstance(owner, float) and owner.is_integer() else owner)
 
 
 def _read_one_by_one(
-    gradients: RecordGradients, data: Any, units: Iterable[NDArray[np.int64]]
+    gradients: RecordGradients, data: Any, units: Iterable[NDArray[np.int64]], round: int
 ) -> Iterator[Floats]:
     """The vector (1, weights) of each unit, every record read and judged by itself.
 
@@ -149,13 +173,41 @@ def _read_one_by_one(
         vector = np.zeros((1, gradients.dimension), np.float32)
         for record in unit.tolist():
             try:
-                inputs, targets = (torch.as_tensor(part)[None] for part in data[record])
-                for block in gradients.blocks(Clients(inputs, targets), only):
+                inputs, targets = (part[None] for part in _read(data, record, round))
+                for block in gradients.blocks(Clients(inputs, targets), only, same_round=True):
                     vector += block
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:  # of the operator, not of a record
+                raise
+            except BaseException as error:  # panics of readers written in Rust are no Exception
                 log.error("a record adds zero, since it cannot be used: %s", error)
                 vector[:] = np.nan
         yield vector
+
+
+def _read(data: Any, record: int, round: int) -> list[Tensor]:
+    """The tensors of a record; what the data set draws is the same for all records of a round."""
+    with fixed_draws(round):
+        return [torch.as_tensor(part) for part in data[record]]
+
+
+def _warn_unless_repeatable(data: Any, round: int) -> None:
+    """Warn, in this process's log, of a data set whose first record changes with what was read before.
+
+    Only warn: whether a record can be compared depends on the data, which must not decide what is sent.
+    """
+    try:
+        reads = [_read(data, record, round) for record in (0, len(data) - 1, 0)]
+        first, _, again = ([part.numpy().tobytes() for part in read] for read in reads)  # NaN equals NaN
+    except KeyboardInterrupt:  # of the operator, not of a record
+        raise
+    except BaseException:
+        return  # it will count as zero
+    if first != again:
+        log.warning(
+            "records: the data set gives another first record the second time (a generator or counter of its "
+            "own?), so a record's vector depends on the records before it, which the guarantee does not "
+            "cover; draw from torch's, NumPy's or Python's common generator, set alike before each record"
+        )
 
 
 def _placed(

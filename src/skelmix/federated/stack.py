@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from skelmix.federated import stack_kernels as kernels
+from skelmix.federated.feature_units import FeatureUnits
 from skelmix.federated.linear_gradients import Loss, hooked, plain_stack
+from skelmix.federated.record_draws import fixed_draws
 from skelmix.federated.stack_kernels import Stack
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 
 _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], tuple[int, float, float]]] = {
     nn.Identity: lambda layer: (kernels.IDENTITY, 0.0, 0.0),
@@ -44,7 +46,7 @@ class LinearStack:
         layers = plain_stack(model)
         if layers is None:
             return None
-        steps = [layer for layer in layers if not isinstance(layer, nn.Flatten)]
+        steps = [layer for layer in layers if not isinstance(layer, nn.Flatten | FeatureUnits)]
         linear = [layer for layer in steps if isinstance(layer, nn.Linear)]
         width, at, values_at = linear[0].in_features, 0, 0
         rows: list[tuple[int, int, int, int, bool, tuple[float, float], int]] = []
@@ -82,10 +84,13 @@ class LinearStack:
         units: NDArray[np.int64],
         loss: Loss,
         out: NDArray[np.float32],
+        *,
+        go_on: bool = False,
     ) -> None:
         """out[u] = sum of the gradients of the records of unit u.
 
         inputs (records, width); units (records,): ascending from 0 without gaps, the unit of each record.
+        go_on: unit 0 has begun in an earlier call, to which its records here are added.
         """
         plain, transposed = weights
         classes = _classes(loss, targets)
@@ -100,7 +105,7 @@ class LinearStack:
                 kernels.cross_entropy_slopes(outputs, classes, slopes)
             else:
                 _slopes_by_torch(loss, outputs, targets, slopes)
-            kernels.backward(self._stack, plain, inputs, values, slopes, units, work, out)
+            kernels.backward(self._stack, plain, inputs, values, slopes, units, work, out, go_on)
 
 
 def _classes(loss: Loss, targets: Tensor) -> NDArray[np.int64] | None:
@@ -119,16 +124,20 @@ def _classes(loss: Loss, targets: Tensor) -> NDArray[np.int64] | None:
 def _slopes_by_torch(
     loss: Loss, outputs: NDArray[np.float32], targets: Tensor, slopes: NDArray[np.float32]
 ) -> None:
-    """The derivative of each record's loss by its outputs, slopes[r]: each loss is that of a batch of one.
+    """slopes[r] = the derivative of record r's loss by its outputs, as in a batch of one.
 
     A loss that fails for a record leaves NaN, which counts as a zero record.
     """
-    one = torch.empty(1, outputs.shape[1])
-    for record in range(len(outputs)):
-        one.copy_(torch.from_numpy(outputs[record]))
-        given = one.detach().requires_grad_()
-        try:
-            value = loss(given, targets[record : record + 1].clone()).mean()
-            slopes[record] = torch.autograd.grad(value, given)[0].numpy()
-        except (Exception, SystemExit):  # whatever a record does, it may not stop its silo
-            slopes[record] = np.nan
+    output = torch.empty(1, outputs.shape[1])
+    with fixed_draws() as start_again:
+        for record in range(len(outputs)):
+            output.copy_(torch.from_numpy(outputs[record]))
+            given = output.detach().requires_grad_()
+            start_again()
+            try:
+                value = loss(given, targets[record : record + 1].clone()).mean()
+                slopes[record] = torch.autograd.grad(value, given)[0].numpy()
+            except KeyboardInterrupt:  # of the operator, not of a record
+                raise
+            except BaseException:  # whatever a record does, it may not stop its silo
+                slopes[record] = np.nan

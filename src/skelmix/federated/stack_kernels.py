@@ -148,16 +148,25 @@ def cross_entropy_slopes(outputs: Any, classes: Any, slopes: Any) -> None:
 
 @njit(nogil=True, cache=True)
 def backward(
-    stack: Any, weights: Any, inputs: Any, values: Any, slopes: Any, units: Any, work: Any, out: Any
+    stack: Any,
+    weights: Any,
+    inputs: Any,
+    values: Any,
+    slopes: Any,
+    units: Any,
+    work: Any,
+    out: Any,
+    go_on: bool,
 ) -> None:
     """out[units[r]] += gradient of record r's loss by the weights, given its slopes by the outputs.
 
     units: ascending, the records of one unit next to each other in their own order. work: (2, largest width)
-    float32. The first record of a unit overwrites its row of out.
+    float32. The first record of a unit overwrites its row of out, but with go_on the first unit has begun in
+    an earlier call.
     """
     for record in range(inputs.shape[0]):
         row = out[units[record]]
-        fresh = record == 0 or units[record] != units[record - 1]
+        fresh = not go_on if record == 0 else units[record] != units[record - 1]
         line, slope, side = values[record], slopes[record], 0
         for step in range(stack.codes.size - 1, -1, -1):
             width, start, wide = stack.outputs[step], stack.weights_at[step], stack.inputs[step]

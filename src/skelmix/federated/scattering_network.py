@@ -21,11 +21,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from skelmix.errors import InvalidInput
+from skelmix.federated.feature_units import STEP
 
 VERSION = 1  # of the numbers: raise it with any change to them, so that cached features are not mixed up
-STEP = 2.0**-10  # features are multiples of it
 ORIENTATIONS = 8
-CHANNELS = 1 + 2 * ORIENTATIONS + ORIENTATIONS**2
 _STRIDE = 4  # pixels from one feature to the next, each way
 _MARGIN = 4  # pixels mirrored around the image, so that opposite edges do not meet
 _WIDTH = 0.8  # standard deviation of the finest wavelet's envelope, in pixels

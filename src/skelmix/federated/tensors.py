@@ -1,0 +1,74 @@
+"""Users' records as tensors: NumPy arrays, float64 and data sets are taken, the rest is refused."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from skelmix.errors import InvalidInput
+
+_log = logging.getLogger("skelmix")
+
+
+def as_tensors(inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The records and their targets as CPU tensors that torch's models and losses take.
+
+    inputs: a tensor or NumPy array (records, ...), or a map-style data set of (input, target) pairs without
+    targets, which is read once. float64 becomes float32, integer targets int64; the log says so.
+    """
+    if isinstance(inputs, DataLoader):
+        raise InvalidInput(
+            "a DataLoader chooses its own batches, but a plan draws participants one by one: pass its data "
+            "set, Clients(loader.dataset)"
+        )
+    if targets is None:
+        inputs, targets = _read(inputs)
+    return _tensor(inputs, "inputs"), _tensor(targets, "targets")
+
+
+def _read(dataset: Any) -> tuple[Any, Any]:
+    """All pairs of a data set."""
+    if isinstance(dataset, TensorDataset) and len(dataset.tensors) == 2:
+        return dataset.tensors
+    readable = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+    if not readable or isinstance(dataset, IterableDataset | np.ndarray | torch.Tensor):
+        raise InvalidInput(
+            f"{type(dataset).__name__} without targets: pass inputs and targets, or a data set with a length "
+            "whose items are (input, target)"
+        )
+    pairs = [dataset[place] for place in range(len(dataset))]
+    if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
+        raise InvalidInput("the data set must hold (input, target) pairs, at least one")
+    try:
+        return (
+            torch.stack([torch.as_tensor(first) for first, _ in pairs]),
+            torch.stack([torch.as_tensor(second) for _, second in pairs]),
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInput(
+            f"the data set's items are no tensors of one shape ({error}): convert them, with ToTensor() for "
+            "images"
+        ) from error
+
+
+def _tensor(values: Any, name: str) -> torch.Tensor:
+    if not isinstance(values, torch.Tensor):
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiub":
+            raise InvalidInput(
+                f"{name} holds {array.dtype}, not numbers: pass a tensor or an array of numbers, such as "
+                "np.asarray(values, dtype=np.float32)"
+            )
+        values = torch.from_numpy(np.require(array, requirements=("C", "W")))  # torch wants to write
+    tensor: torch.Tensor = values
+    if tensor.device.type != "cpu":
+        raise InvalidInput(f"{name} is on {tensor.device}: pass {name}.cpu()")
+    if tensor.dtype == torch.float64:
+        _log.warning("%s: float64 is converted to float32, which models and uploads use", name)
+        return tensor.float()
+    whole = not tensor.is_floating_point() and tensor.dtype not in (torch.bool, torch.int64)
+    return tensor.long() if name == "targets" and whole else tensor
