@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers.coverage import KINDS, RADIUS, coverage, population, truths
 from helpers.hypothesis_tests import SHARE, follows
+from helpers.interval_coverage import KINDS, RADIUS, coverage, population, truths
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.statistics import (
     Answers,

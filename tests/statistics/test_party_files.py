@@ -7,8 +7,9 @@ import pyarrow.parquet
 import pytest
 
 import skelmix.statistics.files as files
-from skelmix.datasets.hospitals import hospitals
+from skelmix.datasets.hospital_files import hospitals
 from skelmix.statistics import Layout, Owners, parse_question, party_sum
+from skelmix.statistics.party import file_notes
 
 RADIUS = 1 << 34
 QUESTION = parse_question("count; mean(age, 0..110); histogram(sex: F|M); crosstab(sex, diagnosis: A|B|C)")
@@ -24,8 +25,10 @@ def write(path, *lines):
 def test_windows_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path):
     lines = ["p1,30,F,A", "p2,,M,B", '"p3",200,"M",C']
     path = write(tmp_path / "plain.csv", *lines)
-    marked = tmp_path / "windows.csv"
-    marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n").rstrip())
+    marked = tmp_path / "WINDOWS.CSV"
+    header, rest = path.read_bytes().split(b"\n", 1)
+    quoted = b",".join(b'"%b"' % name for name in header.split(b","))
+    marked.write_bytes(b"\xef\xbb\xbf" + (quoted + b"\n" + rest).replace(b"\n", b"\r\n").rstrip())
     one, two = (party_sum(file, LAYOUT, RADIUS) for file in (path, marked))
     assert one.private_notes == two.private_notes == ()
     assert (one.vector == two.vector).all()
@@ -68,6 +71,7 @@ FINE = [
     f"p9,{'9' * 400},F,A",
     "p9,-1e-999,F,A",
     "p9,nan,\xe4,A",
+    f"p9,12,{'F' * 200_000},A",  # longer than Python's csv module takes
 ]
 
 
@@ -95,6 +99,58 @@ def test_bytes_that_are_not_utf8_concern_their_record_only(tmp_path):
     assert answers[LAYOUT.places(QUESTION.queries[0])[0]] == pytest.approx([3])
     assert answers[LAYOUT.places(QUESTION.queries[2])[0]] == pytest.approx([1, 1, 1])
     assert "line 3: age" in found.private_notes[0]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("column", ["age", "sex"])
+def test_text_of_parquet_that_is_not_utf8_concerns_its_record_only(tmp_path, kind, column):
+    """Arrow does not check text when it is written, nor when it is cast to text."""
+    values = {"age": [b"30", b"1", b"20"], "sex": [b"F", b"M", b"M"], "diagnosis": [b"A"] * 3}
+    values[column][1] = b"\xff\xe4"
+    binary = pa.large_binary() if kind == pa.large_string() else pa.binary()
+    arrays = {}
+    for name, texts in values.items():
+        plain = pa.array(texts, binary)
+        arrays[name] = pa.Array.from_buffers(kind, len(plain), plain.buffers())
+    path = tmp_path / "text.parquet"
+    pa.parquet.write_table(pa.table(arrays), path)
+    found = party_sum(path, LAYOUT, RADIUS)
+    answers = found.vector / RADIUS * LAYOUT.entry_units(RADIUS)
+    assert answers[LAYOUT.places(QUESTION.queries[0])[0]] == pytest.approx([3])
+    women, men, other = answers[LAYOUT.places(QUESTION.queries[2])[0]]
+    assert (women, men + other) == (pytest.approx(1), pytest.approx(2))
+
+
+def test_a_long_cell_beside_a_bad_line_keeps_the_sum(tmp_path):
+    path = write(tmp_path / "long.csv", "p1,30,F,A", f"p2,30,{'F' * 200_000},A", "p3,old,F,A")
+    found = party_sum(path, LAYOUT, RADIUS)
+    assert found.vector.any()
+    assert [note.partition(", ")[2][:7] for note in found.private_notes] == ["line 3:", "line 4:"]
+
+
+def test_notes_that_fail_do_not_change_the_sum(tmp_path, monkeypatch):
+    path = write(tmp_path / "bad.csv", "p1,30,F,A", "p2,old,F,A")
+    before = party_sum(path, LAYOUT, RADIUS).vector
+    for name in ("csv_problems", "arrow.not_numbers"):
+        monkeypatch.setattr(f"skelmix.statistics.party.{name}", lambda *_: 1 / 0)
+        found = party_sum(path, LAYOUT, RADIUS)
+        assert (found.vector == before).all()
+        assert len(found.private_notes) == 1
+
+
+def test_the_owner_of_a_file_is_told_what_is_wrong_with_it(tmp_path):
+    path = write(tmp_path / "bad.csv", "p1,30,F,A", "p2,old,F,A")
+    (note,) = file_notes(path, ["age", "sex"], ["age"])
+    assert "line 3: age = 'old' is not a number" in note
+    (note,) = file_notes(path, ["height"], [])
+    assert "no column named 'height'" in note
+    assert "counts as empty" in note
+
+
+def test_other_separators_are_named(tmp_path):
+    (tmp_path / "semicolons.csv").write_text("age;sex;diagnosis\n30;F;A\n")
+    (note,) = party_sum(tmp_path / "semicolons.csv", LAYOUT, RADIUS).private_notes
+    assert "separated by commas, not by ';'" in note
 
 
 def test_many_bad_lines_are_listed_in_part(tmp_path):

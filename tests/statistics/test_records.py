@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skelmix.errors import InvalidInput
 from skelmix.statistics import Layout, Owners, Question, parse_question, party_sum
-from skelmix.statistics.accumulate import Accumulator, record_vectors
+from skelmix.statistics.accumulate import Accumulator, entries
 from skelmix.statistics.blocks import Cells, Present, Total
 from skelmix.statistics.owners import scaled_to
 
@@ -38,6 +38,14 @@ def total_of(*batches, layout=LAYOUT):
     return accumulator.total()
 
 
+def record_vectors(batch, layout, radius, rows=1):
+    """Each record's own vector, (records, dimension) int64 in fixed-point units."""
+    found = np.zeros((batch.num_rows, layout.dimension), np.int64)
+    for where, values in entries(batch, layout, radius, rows):
+        found[np.arange(batch.num_rows), where] += values
+    return found
+
+
 def entry(total, block, layout=LAYOUT):
     """A block's entries in the answers' units."""
     place = layout.place(block)
@@ -61,6 +69,25 @@ def test_no_record_is_longer_than_the_radius_and_the_sum_is_exact(rows):
         assert sum(int(value) ** 2 for value in vector) <= RADIUS**2
     assert (total_of(batch) == vectors.sum(axis=0)).all()
     assert (total_of(*(batch.slice(k, 1) for k in range(len(rows)))) == vectors.sum(axis=0)).all()
+
+
+ends = st.one_of(st.floats(-1e-300, 1e-300), st.floats(-1e101, 1e101), st.sampled_from([0.0, 5e-324, 1e-99]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(ends, ends, st.lists(values, max_size=4))
+def test_no_bounds_that_an_analyst_may_choose_let_one_record_take_the_others_with_it(low, high, column):
+    """An exception at one value would cost the party's whole sum: that value would show through all noise."""
+    text = f"count; sum(x, {low!r}..{high!r}); variance(x); histogram(x: {low!r}..{high!r} by 1e101)"
+    try:
+        layout = Layout(parse_question(text))
+    except InvalidInput:
+        return
+    batch = pa.record_batch({"x": pa.array([*column, low, high, 5e-324, -1e308], pa.float64())})
+    vectors = record_vectors(batch, layout, RADIUS)
+    for vector in vectors:
+        assert sum(int(value) ** 2 for value in vector) <= RADIUS**2
+    assert (total_of(batch, layout=layout) == vectors.sum(axis=0)).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,19 +163,36 @@ def test_a_value_counts_in_the_bin_whose_edges_hold_it(x):
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.int8(), pa.uint64(), pa.string(), pa.large_string(), pa.binary(), "dictionary"]
+    "kind",
+    [
+        pa.int8(),
+        pa.uint64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+        pa.large_string(),
+        pa.binary(),
+        "dictionary",
+    ],
 )
 def test_categories_are_found_whatever_the_column_is_stored_as(kind):
     layout = Layout(parse_question("histogram(code: 1|2|10)"))
     texts = ["1", "10", "2", "2", "7", None]
     if kind == "dictionary":
         array = pa.array(texts).dictionary_encode()
-    elif pa.types.is_integer(kind):
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
         array = pa.array([None if text is None else int(text) for text in texts], kind)
     else:
         array = pa.array(texts).cast(kind)
     total = total_of(pa.record_batch({"code": array}), layout=layout)
     assert entry(total, layout.blocks[0], layout) == pytest.approx([1, 2, 1, 2])
+
+
+def test_numbers_that_are_not_whole_are_no_category():
+    layout = Layout(parse_question("histogram(code: 1|2)"))
+    array = pa.array([1.0, 1.5, float("nan"), float("inf"), -1e300, None])
+    total = total_of(pa.record_batch({"code": array}), layout=layout)
+    assert entry(total, layout.blocks[0], layout) == pytest.approx([1, 0, 5])
 
 
 @pytest.mark.parametrize("kind", [pa.int16(), pa.float32(), pa.decimal128(8, 2), pa.string(), "dictionary"])
@@ -209,3 +253,46 @@ def test_removing_an_owner_moves_the_sum_by_at_most_the_radius(owned):
         pa.parquet.write_table(table.filter(pa.compute.field("who") != owner), directory / "less.parquet")
         less = party_sum(directory / "less.parquet", layout, RADIUS, Owners("who", 2)).vector
         assert 0 < sum(int(value) ** 2 for value in whole - less) <= RADIUS**2
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_spaces_make_no_second_owner_and_signs_for_missing_name_nobody(tmp_path, suffix):
+    names = [b"one", b" one", b"one\t", b"NA", b"na", b"?", b" ", b"", b"\xff", b"\xfe"]
+    path = tmp_path / f"owners.{suffix}"
+    if suffix == "csv":
+        path.write_bytes(b"who,x\n" + b"".join(name + b",1\n" for name in names))
+    else:
+        pa.parquet.write_table(pa.table({"who": pa.array(names, pa.binary()), "x": [1] * len(names)}), path)
+    layout = Layout(parse_question("count"))
+    found = party_sum(path, layout, RADIUS, Owners("who", 1)).vector
+    assert found / RADIUS * layout.entry_units(RADIUS) == pytest.approx([3]), "one, and the two odd bytes"
+
+
+def test_owners_that_are_not_a_number_are_nobody(tmp_path):
+    table = pa.table({"who": [7.0, math.nan, math.nan, None], "x": [1, 1, 1, 1]})
+    pa.parquet.write_table(table, tmp_path / "owners.parquet")
+    layout = Layout(parse_question("count"))
+    found = party_sum(tmp_path / "owners.parquet", layout, RADIUS, Owners("who", 1)).vector
+    assert found / RADIUS * layout.entry_units(RADIUS) == pytest.approx([1])
+
+
+def test_one_owner_with_many_records_costs_no_further_pass(owned, monkeypatch):
+    """The time of an answer must not show whether anybody has more records than count in full."""
+    from skelmix.statistics import party
+
+    passes = []
+    original = party.batches
+
+    def watched(path, columns, **options):
+        passes.append(path)
+        return original(path, columns, **options)
+
+    monkeypatch.setattr(party, "batches", watched)
+    _, directory = owned
+    layout = Layout(parse_question("count"))
+    counts = []
+    for rows in (2, 7):  # "many" has seven records
+        passes.clear()
+        party_sum(directory / "owned.parquet", layout, RADIUS, Owners("who", rows))
+        counts.append(len(passes))
+    assert counts == [3, 3]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers.coverage import mechanism_coverage
 from helpers.hypothesis_tests import follows
-from skelmix.datasets.hospitals import hospitals
+from helpers.interval_coverage import mechanism_coverage
+from skelmix.datasets.hospital_files import hospitals
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import SkellamMixture
 from skelmix.planning import PrivacyTarget, Silos, plan
@@ -72,6 +72,18 @@ def test_private_answers_are_within_six_standard_errors_of_the_true_ones(files, 
         for (label, true), (same, noisy) in zip(one.rows(), other.rows(), strict=True):
             assert label == same
             assert abs(true.value - noisy.value) < 6 * noisy.standard_error
+
+
+def test_files_none_of_which_can_be_used_release_nothing_and_one_that_can_does(tmp_path, files, planned):
+    bad = []
+    for number in range(3):
+        bad.append(tmp_path / f"{number}.csv")
+        bad[-1].write_text("this is,no table\n")
+    with pytest.raises(InvalidInput, match=r"none of 3 files can be used.*nothing was released.*age"):
+        release(bad, planned)
+    told = []
+    release([files[0], *bad[1:]], planned, notes=lambda path, line: told.append(path))
+    assert told == bad[1:], "the others count as empty, and only their owners are told"
 
 
 @pytest.fixture(scope="module")
@@ -179,11 +191,11 @@ def test_an_owner_with_many_records_is_as_well_hidden(tmp_path):
 
 
 def test_sums_in_units_are_refused_where_each_record_must_be_rotated():
-    some = SkellamMixture(
+    subset = SkellamMixture(
         dimension=64, bits=12, scale=100.0, clip_norm=1.0, total_noise=50.0, keep=32, rotation_seed=bytes(32)
     )
     with pytest.raises(InvalidInput, match="bound='gdp'"):
-        some.silo_sum(round=0).add_units(np.zeros(32, np.int64), 0)
+        subset.silo_sum(round=0).add_units(np.zeros(32, np.int64), 0)
 
 
 def test_a_modulus_that_is_too_small_is_noticed(planned):

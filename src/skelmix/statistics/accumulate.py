@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.arrays import FloatArray, IntArray
 from skelmix.errors import InvalidInput
 from skelmix.statistics import arrow
 from skelmix.statistics.blocks import Cells, Centred, Present, Records, Squared, Total
@@ -29,7 +30,6 @@ from skelmix.statistics.kernels import (
 from skelmix.statistics.layout import Layout
 
 _MOMENTS = (Total, Centred, Squared)
-Integers = NDArray[np.int64]
 
 
 class Columns:
@@ -37,13 +37,13 @@ class Columns:
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
-        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._numbers: dict[str, FloatArray] = {}
         self._cells: dict[Axis, NDArray[np.int32]] = {}
 
     def __len__(self) -> int:
         return int(self._batch.num_rows)
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
+    def numbers(self, name: str) -> FloatArray:
         if name not in self._numbers:
             self._numbers[name] = self._convert(name, arrow.numbers)
         return self._numbers[name]
@@ -52,10 +52,10 @@ class Columns:
         if axis not in self._cells:
             domain = axis.domain
             if isinstance(domain, Bins):
-                found = bin_cells(self.numbers(axis.column), domain.edges, domain.width)
+                places = bin_cells(self.numbers(axis.column), domain.edges, domain.width)
             else:
-                found = self._convert(axis.column, lambda array: arrow.cells(array, domain))
-            self._cells[axis] = found
+                places = self._convert(axis.column, lambda array: arrow.cells(array, domain))
+            self._cells[axis] = places
         return self._cells[axis]
 
     def _convert(self, name: str, how: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
@@ -100,26 +100,26 @@ class Accumulator:
                     add_pairs(codes[0], codes[1], block.axes[1].domain.size, counts)
         for (column, bounds), asked in self._moments.items():
             amplitudes = [float(self._amplitudes[asked[kind]]) if kind in asked else 0.0 for kind in _MOMENTS]
-            found = add_moments(
+            moments = add_moments(
                 columns.numbers(column), bounds.low, bounds.high, bounds.middle, bounds.half_range,
                 bounds.largest, np.array(amplitudes),
             )  # fmt: skip
-            for kind, value in zip(_MOMENTS, found, strict=True):
+            for kind, value in zip(_MOMENTS, moments, strict=True):
                 if kind in asked:
                     self._sums[self._layout.offsets[asked[kind]]] += np.int64(value)
 
-    def add_vector(self, vector: Integers) -> None:
+    def add_vector(self, vector: IntArray) -> None:
         """Add a vector in fixed-point units as it is, such as that of an owner with many records."""
         self._sums += vector
 
-    def total(self) -> Integers:
+    def total(self) -> IntArray:
         """The sum of all that was added, int64, modulo 2^64."""
         sizes = [block.size for block in self._layout.blocks]
         amplitudes = np.repeat(np.array(self._amplitudes, np.int64), sizes)
         return self._counts * amplitudes + self._sums
 
 
-def entries(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Iterator[tuple[Integers, Integers]]:
+def entries(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Iterator[tuple[IntArray, IntArray]]:
     """For each block, where in its vector each record has its entry, and the entry, in fixed-point units."""
     columns = Columns(batch)
     blocks = zip(layout.offsets, layout.blocks, layout.amplitudes(radius, rows), strict=True)
@@ -136,12 +136,3 @@ def entries(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Iterator[
             ratio = moment_entries(columns.numbers(block.column), block.bounds)[type(block).__name__]
             values = np.where(np.isnan(ratio), 0, np.rint(np.nan_to_num(ratio) * amplitude)).astype(np.int64)
         yield where, values
-
-
-def record_vectors(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Integers:
-    """Each record's own vector, (records, dimension) int64 in fixed-point units: for small batches."""
-    found = np.zeros((batch.num_rows, layout.dimension), np.int64)
-    index = np.arange(batch.num_rows)
-    for where, values in entries(batch, layout, radius, rows):
-        found[index, where] += values
-    return found

@@ -32,8 +32,8 @@ class Answer:
         Where there are several numbers, objects by category.
         """
         parts = ("value", "standard_error", "low", "high")
-        found = {part: _part(self.estimates, part) for part in parts}
-        return {"query": str(self.query), **found, "joint": self.joint}
+        values = {part: _part(self.estimates, part) for part in parts}
+        return {"query": str(self.query), **values, "joint": self.joint}
 
     def rows(self) -> Iterator[tuple[str, Estimate]]:
         """(label, estimate) of each number; the label is empty when there is only one."""
@@ -77,17 +77,25 @@ class Answers:
             "answers": [answer.to_json() for answer in self.answers],
         }
 
-    def table(self) -> str:
-        """A table for the terminal: one line per number."""
-        lines = [("query", "", "estimate", "± s.e.", f"{number_text(100 * self.level)} % interval")]
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of `table_rows`."""
+        return ("query", "", "estimate", "± s.e.", f"{number_text(100 * self.level)} % interval")
+
+    def table_rows(self) -> Iterator[tuple[str, ...]]:
+        """One row per number, as text with the digits that its error makes sensible."""
         for answer in self.answers:
             heading = str(answer.query).partition("(")[0]
             heading += f" {_columns(answer.query)}" if "(" in str(answer.query) else ""
             for label, estimate in answer.rows():
                 interval = f"{_rounded(estimate.low, estimate)} .. {_rounded(estimate.high, estimate)}"
                 error = f"{estimate.standard_error:.2g}"
-                lines.append((heading, label, _rounded(estimate.value, estimate), error, interval))
+                yield heading, label, _rounded(estimate.value, estimate), error, interval
                 heading = ""
+
+    def table(self) -> str:
+        """A table for the terminal: one line per number."""
+        lines = [self.columns, *self.table_rows()]
         widths = [max(len(line[place]) for line in lines) for place in range(5)]
         return "\n".join(
             f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}  {e}".rstrip()

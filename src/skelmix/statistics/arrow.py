@@ -55,8 +55,8 @@ def _indices(indices: Any, null: int) -> NDArray[np.int64]:
     pa = pyarrow()
     if indices.null_count:
         indices = pa.compute.fill_null(indices.cast(pa.int64()), null)
-    found: NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
-    return found
+    places: NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
+    return places
 
 
 def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
@@ -66,23 +66,23 @@ def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
         codes = cells(array.dictionary, categories)
         table: NDArray[np.int32] = np.append(codes, np.int32(categories.other))
         return table[_indices(array.indices, len(codes))]
-    found: dict[int, Any]
+    cells_of: dict[int, Any]
     if is_text(array.type):
-        kind, found = pa.string(), dict(enumerate(categories.names))
+        kind, cells_of = pa.string(), dict(enumerate(categories.names))
         array = pa.compute.utf8_trim_whitespace(_text(array))
     elif pa.types.is_boolean(array.type):
         kind = pa.string()
-        found = {place: name.lower() for place, name in enumerate(categories.names)}
+        cells_of = {place: name.lower() for place, name in enumerate(categories.names)}
         array = array.cast(kind)
-    elif pa.types.is_integer(array.type):
+    elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         kind = pa.int64()
-        found = {place: number for place, name in enumerate(categories.names)
+        cells_of = {place: number for place, name in enumerate(categories.names)
                  if (number := _integer(name)) is not None}  # fmt: skip
         array = array if pa.types.is_int64(array.type) else _as_int64(array)
     else:
         raise InvalidInput(f"holds {array.type}: categories are text, whole numbers or true and false")
-    places: NDArray[np.int32] = np.array([*found, categories.other], np.int32)
-    where = pa.compute.index_in(array, value_set=pa.array(list(found.values()), kind), skip_nulls=True)
+    places: NDArray[np.int32] = np.array([*cells_of, categories.other], np.int32)
+    where = pa.compute.index_in(array, value_set=pa.array(list(cells_of.values()), kind), skip_nulls=True)
     return places[_indices(where, len(places) - 1)]
 
 
@@ -110,8 +110,10 @@ def is_text(kind: Any) -> bool:
 def _text(array: Any) -> Any:
     """Text as UTF-8; bytes that are not become U+FFFD in their own value only."""
     pa = pyarrow()
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        return array.cast(pa.string())
+    if pa.types.is_string(array.type):  # writers do not always check, and casting text to text does not
+        array = array.cast(pa.binary())
+    elif pa.types.is_large_string(array.type):
+        array = array.cast(pa.large_binary())
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -130,7 +132,12 @@ def _parsed(text: Any) -> Any:
 
 def _as_int64(array: Any) -> Any:
     pa = pyarrow()
-    if pa.types.is_uint64(array.type):  # above the range of int64 no category can be
+    if pa.types.is_floating(array.type):  # as pandas writes whole numbers when one of them is missing
+        wide = array.cast(pa.float64())
+        small = pa.compute.less(pa.compute.abs(wide), float(1 << 62))
+        whole = pa.compute.and_(small, pa.compute.equal(pa.compute.floor(wide), wide))
+        array = pa.compute.if_else(whole, wide, None)
+    elif pa.types.is_uint64(array.type):  # above the range of int64 no category can be
         array = pa.compute.if_else(pa.compute.less(array, 1 << 62), array, None)
     return array.cast(pa.int64())
 

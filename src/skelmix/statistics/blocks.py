@@ -23,9 +23,8 @@ from skelmix.statistics.queries import (
 )
 
 
-@dataclass(frozen=True)
-class Records:
-    """1 for each record."""
+class _Numbers:
+    """A block of `size` numbers; one record changes the answer by at most `sensitivity` in L2 norm."""
 
     @property
     def size(self) -> int:
@@ -37,30 +36,23 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Present:
+class Records(_Numbers):
+    """1 for each record."""
+
+
+@dataclass(frozen=True)
+class Present(_Numbers):
     """Counts the records whose value of the column is not missing: 1 for each."""
 
     column: str
 
-    @property
-    def size(self) -> int:
-        return 1
-
-    @property
-    def sensitivity(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True)
-class Total:
+class Total(_Numbers):
     """The clamped value x itself, divided by the largest absolute value that the bounds allow."""
 
     column: str
     bounds: Bounds
-
-    @property
-    def size(self) -> int:
-        return 1
 
     @property
     def sensitivity(self) -> float:
@@ -68,39 +60,23 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Centred:
+class Centred(_Numbers):
     """The centred value t = (x - middle) / half range, in [-1, 1]."""
 
     column: str
     bounds: Bounds
 
-    @property
-    def size(self) -> int:
-        return 1
-
-    @property
-    def sensitivity(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(_Numbers):
     """The squared value 2t² - 1, in [-1, 1], with t as in `Centred`."""
 
     column: str
     bounds: Bounds
 
-    @property
-    def size(self) -> int:
-        return 1
-
-    @property
-    def sensitivity(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(_Numbers):
     """1 in the cell that the record falls into; the cells of all axes together, the last axis fastest.
 
     Every record falls into exactly one cell, because unknown categories and missing numbers have cells too.
@@ -111,10 +87,6 @@ class Cells:
     @property
     def size(self) -> int:
         return prod(axis.domain.size for axis in self.axes)
-
-    @property
-    def sensitivity(self) -> float:
-        return 1.0
 
 
 Block = Records | Present | Total | Centred | Squared | Cells

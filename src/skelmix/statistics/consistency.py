@@ -14,27 +14,26 @@ from functools import cached_property
 from itertools import combinations, pairwise, product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skelmix.arrays import BoolArray, FloatArray, IntArray
 from skelmix.statistics.blocks import Block, Cells, Present, Records, proper_bins
 from skelmix.statistics.domains import Axis
 from skelmix.statistics.layout import Layout
 
-Reals = NDArray[np.float64]
 _MOST_MARGIN = 4096  # larger margins are left as they are
 _STEPS = 100
 _HALVINGS = 40
 _CLOSE = 1e-9  # standard deviations
-Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
+Pair = tuple[IntArray, IntArray]
 
 
 class Consistency:
-    """Projects counts onto those that agree, in the norm of their noise.
+    """Projects counts onto the nearest consistent ones, in the norm of their noise.
 
     deviations: the standard deviation of the noise of each entry, in the answers' units.
     """
 
-    def __init__(self, layout: Layout, deviations: Reals) -> None:
+    def __init__(self, layout: Layout, deviations: FloatArray) -> None:
         self._deviations = deviations
         self._rows = list(constraints(layout))
         self.counting = np.zeros(layout.dimension, np.bool_)
@@ -42,12 +41,12 @@ class Consistency:
             if isinstance(block, Records | Present | Cells):
                 self.counting[layout.place(block)] = True
 
-    def reconciled(self, values: Reals) -> Reals:
+    def reconciled(self, values: FloatArray) -> FloatArray:
         """The weighted least-squares estimate of all entries under the constraints."""
         return self._onto_constraints(values / self._deviations) * self._deviations
 
     @cached_property
-    def deviations(self) -> Reals:
+    def deviations(self) -> FloatArray:
         """The standard deviation of each entry after `reconciled`."""
         if not self._rows:
             return self._deviations
@@ -63,10 +62,10 @@ class Consistency:
             rows, factors = matrix.indices[where], matrix.data[where]
             for p, q in product(range(length), repeat=2):
                 remaining[entries] -= factors[:, p] * factors[:, q] * inverse[rows[:, p], rows[:, q]]
-        reconciled: Reals = self._deviations * np.sqrt(np.maximum(remaining, 0.0))
+        reconciled: FloatArray = self._deviations * np.sqrt(np.maximum(remaining, 0.0))
         return reconciled
 
-    def non_negative(self, reconciled: Reals) -> Reals:
+    def non_negative(self, reconciled: FloatArray) -> FloatArray:
         """The nearest counts that agree and are not below zero.
 
         They are max(x + Aᵀλ, 0) for the λ that makes them agree, which minimises a convex function that is
@@ -78,11 +77,11 @@ class Consistency:
         matrix = self._matrix
         multipliers, value = np.zeros(len(self._rows)), math.inf
         for _ in range(_STEPS):
-            found = self._clamped(x + matrix.T @ multipliers)
-            slope, value = matrix @ found, float(found @ found)
+            fitted = self._clamped(x + matrix.T @ multipliers)
+            slope, value = matrix @ fitted, float(fitted @ fitted)
             if np.abs(slope).max() <= _CLOSE:
                 break
-            step = np.linalg.solve(self._gram(found != 0), -slope)
+            step = np.linalg.solve(self._gram(fitted != 0), -slope)
             for _ in range(_HALVINGS):
                 trial = self._clamped(x + matrix.T @ (multipliers + step))
                 if float(trial @ trial) <= value + 1e-4 * float(slope @ step):
@@ -91,26 +90,26 @@ class Consistency:
             multipliers = multipliers + step
         return self._clamped(x + matrix.T @ multipliers) * self._deviations
 
-    def _clamped(self, x: Reals) -> Reals:
+    def _clamped(self, x: FloatArray) -> FloatArray:
         return np.where(self.counting, np.maximum(x, 0.0), x)
 
-    def _gram(self, used: NDArray[np.bool_]) -> Reals:
+    def _gram(self, used: BoolArray) -> FloatArray:
         """A·Aᵀ over the entries that are used, made regular.
 
         Constraints that follow from others make it singular, in directions that the transpose removes.
         """
         part = self._matrix[:, used]
-        gram: Reals = (part @ part.T).toarray()
+        gram: FloatArray = (part @ part.T).toarray()
         gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-30) / len(gram)
         return gram
 
-    def _onto_constraints(self, x: Reals) -> Reals:
+    def _onto_constraints(self, x: FloatArray) -> FloatArray:
         if not self._rows:
             return x
         from scipy.linalg import cho_solve
 
         steps = cho_solve((self._cholesky, True), self._matrix @ x)
-        projected: Reals = x - self._matrix.T @ steps
+        projected: FloatArray = x - self._matrix.T @ steps
         return projected
 
     @cached_property
@@ -129,9 +128,9 @@ class Consistency:
         return csr_matrix(entries, shape=shape)
 
     @cached_property
-    def _cholesky(self) -> Reals:
+    def _cholesky(self) -> FloatArray:
         gram = self._gram(np.ones(len(self._deviations), np.bool_))
-        lower: Reals = np.asarray(np.linalg.cholesky(gram), np.float64)
+        lower: FloatArray = np.asarray(np.linalg.cholesky(gram), np.float64)
         return lower
 
 
@@ -157,7 +156,7 @@ def _axes(block: Block) -> frozenset[Axis]:
 
 
 class _Links:
-    """Which blocks were already made to agree, on which axes: what follows from that is not said again."""
+    """The blocks that already agree, with their axes, so that implied constraints are left out."""
 
     def __init__(self, blocks: list[Block]) -> None:
         self._blocks = blocks
@@ -179,12 +178,12 @@ class _Links:
 
 
 def _equal_margins(layout: Layout, first: Block, second: Block, axes: frozenset[Axis]) -> Iterator[Pair]:
-    one, two = _margin(layout, first, axes), _margin(layout, second, axes)
-    if len(one) <= _MOST_MARGIN:
-        yield from zip(one, two, strict=True)
+    first_margin, second_margin = _margin(layout, first, axes), _margin(layout, second, axes)
+    if len(first_margin) <= _MOST_MARGIN:
+        yield from zip(first_margin, second_margin, strict=True)
 
 
-def _margin(layout: Layout, block: Block, axes: frozenset[Axis]) -> list[NDArray[np.int64]]:
+def _margin(layout: Layout, block: Block, axes: frozenset[Axis]) -> list[IntArray]:
     """For each cell of the margin, the entries that add up to it."""
     place = layout.place(block)
     index = np.arange(place.start, place.stop)

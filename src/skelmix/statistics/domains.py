@@ -16,6 +16,7 @@ from skelmix.errors import InvalidInput
 OTHER = "other"
 MISSING = "missing"
 MOST_CELLS = 1 << 20
+_LEAST_RANGE = 1e-100  # half of it must not be rounded to zero: values are divided by that
 _BARE = re.compile(r"[^\s'\"|,;:()]+( [^\s'\"|,;:()]+)*")
 
 
@@ -58,10 +59,10 @@ class Bounds:
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise InvalidInput(f"{name} = {value!r}: must be a finite number; bounds look like 0..110")
             object.__setattr__(self, name, float(value))
-        if not self.low < self.high or max(abs(self.low), abs(self.high)) > 1e100:
+        if self.high - self.low < _LEAST_RANGE or max(abs(self.low), abs(self.high)) > 1e100:
             raise InvalidInput(
-                f"bounds {self}: the lower one must be below the upper one, both within 1e100; "
-                "write for example 0..110"
+                f"bounds {self}: the lower one must be below the upper one by {_LEAST_RANGE:g} or more, both "
+                "within 1e100; write for example 0..110"
             )
 
     def __str__(self) -> str:
@@ -150,6 +151,12 @@ class Categories:
         object.__setattr__(self, "names", tuple(checked_name(name, "category") for name in self.names))
         if not self.names:
             raise InvalidInput("categories: at least one is needed; write for example A|B|C")
+        for name in self.names:
+            if name != name.strip():
+                raise InvalidInput(
+                    f"category = {name!r}: values are compared without the spaces around them, so nothing "
+                    f"would be counted; write {name.strip()!r}"
+                )
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InvalidInput(f"categories: {twice!r} is listed twice; list each category once")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.statistics.answers import Answer, Estimates
 from skelmix.statistics.blocks import blocks_of
@@ -33,8 +33,6 @@ from skelmix.statistics.queries import (
     Variance,
 )
 from skelmix.validation import positive, probability
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Estimator:
     def _numbers(self) -> int:
         return sum(_size(query) for query in self._layout.question.queries)
 
-    def answers(self, total: Reals) -> tuple[Answer, ...]:
+    def answers(self, total: FloatArray) -> tuple[Answer, ...]:
         """The answers to all queries from the decoded sum, (dimension,), in units of the clip norm."""
         total = np.asarray(total, np.float64)
         if total.shape != (self._layout.dimension,) or not np.isfinite(total).all():
@@ -134,11 +132,11 @@ class Estimator:
             self.consistency.deviations[place].tolist(),
             strict=True,
         )
-        found = []
+        estimates = []
         for fitted, value, deviation in rows:
             low, high = max(0.0, fitted - z * deviation), max(0.0, fitted + z * deviation)
-            found.append(Estimate(value, deviation, min(low, value), max(high, value)))
-        return found
+            estimates.append(Estimate(value, deviation, min(low, value), max(high, value)))
+        return estimates
 
     def _table(self, query: CrossTable, released: _Released, error: float) -> Estimates:
         cells = iter(self._counts(query, released, error))
@@ -151,9 +149,9 @@ class Estimator:
         (place,) = self._layout.places(query)
         value, deviation = float(released.raw[place][0]), float(self.deviations[place][0])
         margin = normal_quantile(error) * deviation
-        found = Estimate(value, deviation, value - margin, value + margin)
+        estimate = Estimate(value, deviation, value - margin, value + margin)
         low = 0.0 if query.bounds.low >= 0 else -math.inf
-        return found.clamped(low, 0.0 if query.bounds.high <= 0 else math.inf)
+        return estimate.clamped(low, 0.0 if query.bounds.high <= 0 else math.inf)
 
     def _moment(self, query: Mean | Variance, released: _Released, error: float) -> Estimate:
         places = [place.start for place in self._layout.places(query)]
@@ -161,8 +159,8 @@ class Estimator:
         half = query.bounds.half_range
         if isinstance(query, Variance):
             return variance_estimate(sums, deviations, error).scaled(half**2)
-        found = mean_estimate(sums[1], deviations[1], sums[0], deviations[0], error)
-        return found.scaled(half, query.bounds.middle)
+        estimate = mean_estimate(sums[1], deviations[1], sums[0], deviations[0], error)
+        return estimate.scaled(half, query.bounds.middle)
 
     def _quantiles(self, query: Quantiles, released: _Released, error: float) -> Estimates:
         (place,) = self._layout.places(query)
@@ -182,9 +180,9 @@ class Estimator:
 
 @dataclass(frozen=True, eq=False)
 class _Released:
-    raw: Reals
-    fitted: Reals
-    non_negative: Reals
+    raw: FloatArray
+    fitted: FloatArray
+    non_negative: FloatArray
 
 
 def _size(query: Query) -> int:

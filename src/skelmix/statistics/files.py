@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ def batches(
     match, is left out, and `left_out` is called. Values are not checked here.
     """
     pa = pyarrow()
+    ending = path.suffix.lower()
     try:
-        if path.suffix == ".parquet":
+        if ending == ".parquet":
             yield from _parquet(path, columns, categories)
-        elif path.suffix == ".csv":
+        elif ending == ".csv":
             yield from _csv(path, columns, left_out)
         else:
             raise InvalidInput(f"{path}: the ending must be .csv or .parquet; convert or rename the file")
@@ -43,9 +45,7 @@ def batches(
         raise InvalidInput(f"{path}: no such file; check the path") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
-        raise InvalidInput(
-            f"{path}: not a readable {path.suffix[1:]} table ({problem}); repair it"
-        ) from error
+        raise InvalidInput(f"{path}: not a readable {ending[1:]} table ({problem}); repair it") from error
 
 
 def _check_columns(path: Path, present: list[str], wanted: Collection[str]) -> None:
@@ -53,6 +53,8 @@ def _check_columns(path: Path, present: list[str], wanted: Collection[str]) -> N
         if present.count(name) != 1:
             problem = "no column" if name not in present else "several columns"
             known = ", ".join(present[:30])
+            if len(present) == 1 and (mark := re.search(r"[;\t|]", known)):
+                known += f" (one column; cells must be separated by commas, not by {mark[0]!r})"
             raise InvalidInput(f"{path}: {problem} named {name!r}; the file has: {known}")
 
 
@@ -81,6 +83,8 @@ def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> 
     _check_columns(path, header, columns)
     wanted = list(columns) or header[:1]
     with path.open("rb") as file:
+        if file.read(len(BOM_UTF8)) != BOM_UTF8:
+            file.seek(0)
         yield from _parsed(WholeLines(file, left_out), wanted, skip)
 
 
@@ -100,14 +104,17 @@ def _parsed(file: WholeLines, wanted: list[str], skip: Callable[[Any], str]) -> 
 
 def _header(path: Path) -> list[str]:
     with path.open("rb") as file:
-        line = file.readline(LONGEST + 1)
+        line = file.readline(LONGEST + 1).removeprefix(BOM_UTF8)
     if not line.strip() or line_problem(line):
         raise InvalidInput(f"{path}: no first line with column names; add one")
-    return _cells(line.removeprefix(b"\xef\xbb\xbf"))
+    return _cells(line)
 
 
 def _cells(line: bytes) -> list[str]:
-    return next(csv.reader([line.decode("utf-8", "replace")]), [])
+    try:
+        return next(csv.reader([line.decode("utf-8", "replace")]), [])
+    except csv.Error as error:
+        raise InvalidInput(f"a line cannot be read as cells ({error}); repair it") from error
 
 
 def csv_problems(path: Path, numeric: Collection[str]) -> list[str]:
@@ -118,21 +125,25 @@ def csv_problems(path: Path, numeric: Collection[str]) -> list[str]:
     """
     header = _header(path)
     places = [header.index(name) for name in numeric]
-    found: list[str] = []
+    problems: list[str] = []
     bad = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             problem = line_problem(line) if number > 1 else None
             if number > 1 and problem is None:
-                problem = _row_problem(_cells(line), header, places)
+                problem = _row_problem(line, header, places)
             if problem:
                 bad += 1
-                if len(found) < _SHOWN:
-                    found.append(f"{path}, line {number}: {problem}")
-    return [*found, f"{path}: and {bad - _SHOWN} more lines"] if bad > _SHOWN else found
+                if len(problems) < _SHOWN:
+                    problems.append(f"{path}, line {number}: {problem}")
+    return [*problems, f"{path}: and {bad - _SHOWN} more lines"] if bad > _SHOWN else problems
 
 
-def _row_problem(row: list[str], header: list[str], numeric: list[int]) -> str | None:
+def _row_problem(line: bytes, header: list[str], numeric: list[int]) -> str | None:
+    try:
+        row = _cells(line)
+    except InvalidInput:
+        return "a very long cell; this line was not checked"
     if not row:
         return None
     if len(row) != len(header):

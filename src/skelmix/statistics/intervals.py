@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+from skelmix.arrays import FloatArray
+
 _SHARE_FOR_MEAN = 0.02  # of the error probability, for the nuisance mean inside a variance
 _GRID = 129
 
@@ -86,7 +86,7 @@ def mean_estimate(total: float, sd_total: float, count: float, sd_count: float, 
     return Estimate(value, math.hypot(sd_total, value * sd_count) / known, low, high)
 
 
-def variance_estimate(sums: Reals, deviations: Reals, error: float) -> Estimate:
+def variance_estimate(sums: FloatArray, deviations: FloatArray, error: float) -> Estimate:
     """The variance of values t in [-1, 1] from noisy sums of 1, t and 2t² - 1.
 
     At the true mean m, the variance θ makes Σt² - 2mΣt + (m² - θ)n zero, which is linear in the released
@@ -121,7 +121,7 @@ class OrderedCounts:
     D_{j-1} < 0 <= D_j.
     """
 
-    def __init__(self, counts: Reals, edges: Reals, deviation: float) -> None:
+    def __init__(self, counts: FloatArray, edges: FloatArray, deviation: float) -> None:
         self._edges, self._deviation = edges, deviation
         self._cumulative = np.concatenate([[0.0], np.cumsum(counts)])
 
@@ -132,8 +132,8 @@ class OrderedCounts:
         low, high = float(self._edges[first]), float(self._edges[last + 1])
         return Estimate(self._value(p), (high - low) / (2 * z), low, high)
 
-    def _differences(self, p: float) -> Reals:
-        differences: Reals = self._cumulative - p * self._cumulative[-1]
+    def _differences(self, p: float) -> FloatArray:
+        differences: FloatArray = self._cumulative - p * self._cumulative[-1]
         return differences
 
     def _bins(self, p: float, z: float) -> tuple[int, int]:

@@ -95,15 +95,16 @@ class Layout:
             weight * block.sensitivity / self.sensitivity
             for weight, block in zip(self.weights, self.blocks, strict=True)
         ]
-        found = [max(0, math.floor(radius * share / rows)) for share in shares]
-        while rows**2 * sum(amplitude**2 for amplitude in found) > radius**2:  # floats may be a little large
-            found = [max(0, amplitude - 1) for amplitude in found]
-        if min(found) < 1 << 8:
+        integers = [max(0, math.floor(radius * share / rows)) for share in shares]
+        # floats may be a little large
+        while rows**2 * sum(amplitude**2 for amplitude in integers) > radius**2:
+            integers = [max(0, amplitude - 1) for amplitude in integers]
+        if min(integers) < 1 << 8:
             raise InvalidInput(
-                f"radius = {radius}: too small for {len(found)} blocks and {rows} record(s) per owner; "
+                f"radius = {radius}: too small for {len(integers)} blocks and {rows} record(s) per owner; "
                 "use more fractional bits, ask fewer queries or bound the records per owner more tightly"
             )
-        return tuple(found)
+        return tuple(integers)
 
     def entry_units(self, radius: int, rows: int = 1) -> NDArray[np.float64]:
         """What 1 in each entry of the decoded sum is worth in the answer's own units.

@@ -1,4 +1,4 @@
-"""The lines of a CSV file, each by itself: a quote that is not closed must not swallow the next record.
+"""The lines of a CSV file, read one by one, so that an unclosed quote cannot swallow the next record.
 
 A record is one line. A line whose quotes do not match, or that is longer than a megabyte, is left out before
 the table is parsed, so no record can change how another one is read. (A value with a line break in it is two
@@ -42,9 +42,9 @@ class WholeLines:
             if block is None:
                 break
             self._rest += block
-        found = self._rest if size < 0 else self._rest[:size]
-        self._rest = self._rest[len(found) :]
-        return found
+        part = self._rest if size < 0 else self._rest[:size]
+        self._rest = self._rest[len(part) :]
+        return part
 
     def close(self) -> None:
         self._file.close()

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skelmix.statistics.accumulate import Accumulator, Integers, entries
-from skelmix.statistics.arrow import is_text, pyarrow
+from skelmix.arrays import IntArray
+from skelmix.statistics.accumulate import Accumulator, entries
+from skelmix.statistics.arrow import MISSING_TEXTS, is_text, pyarrow
 from skelmix.statistics.layout import Layout
 
 _MOST_ENTRIES = 1 << 24  # int64 in memory at a time for owners with many records
@@ -37,21 +38,33 @@ def add_owners(
         )
         accumulator.add(batch.filter(light))
     step = max(1, _MOST_ENTRIES // layout.dimension)
-    for start in range(0, len(prolific), step):
+    for start in range(
+        0, max(1, len(prolific)), step
+    ):  # nobody has many: the file is read again all the same
         group = prolific.slice(start, step)
         for vector in _sums(read, owner, group, layout, radius, rows):
             accumulator.add_vector(scaled_to(vector, radius))
 
 
 def _plain(owners: Any) -> Any:
-    """The owners' names, null where there is none: empty text names nobody."""
+    """The owners' names without spaces around them, null where nobody is named: by "", "NA", NaN and so on.
+
+    Byte for byte otherwise: two owners must not become one because neither name is UTF-8.
+    """
     pa = pyarrow()
-    if pa.types.is_dictionary(owners.type):
+    compute, types = pa.compute, pa.types
+    if types.is_dictionary(owners.type):
         owners = owners.dictionary_decode()
+    nobody = None
     if is_text(owners.type):
-        lengths = pa.compute.binary_length(owners)
-        owners = pa.compute.if_else(pa.compute.equal(lengths, 0), pa.scalar(None, owners.type), owners)
-    return owners
+        wide = types.is_large_string(owners.type) or types.is_large_binary(owners.type)
+        text = pa.large_string() if wide else pa.string()
+        owners = compute.ascii_trim_whitespace(owners.view(text))
+        nobody = compute.is_in(compute.ascii_lower(owners), value_set=pa.array(MISSING_TEXTS, text))
+        owners = owners.view(pa.large_binary() if wide else pa.binary())
+    elif types.is_floating(owners.type):
+        nobody = compute.is_nan(owners)
+    return owners if nobody is None else compute.if_else(nobody, pa.scalar(None, owners.type), owners)
 
 
 def prolific_owners(source: Iterator[Any], owner: str, rows: int) -> Any:
@@ -78,17 +91,17 @@ def _merged(counted: Any) -> Any:
 def _sums(read: Read, owner: str, group: Any, layout: Layout, radius: int, rows: int) -> NDArray[np.int64]:
     """The sum of each owner's records, (owners, dimension)."""
     pa = pyarrow()
-    found = np.zeros((len(group), layout.dimension), np.int64)
+    sums = np.zeros((len(group), layout.dimension), np.int64)
     for batch in read():
         where = pa.compute.index_in(_plain(batch.column(owner)), value_set=group, skip_nulls=True)
-        chosen = batch.filter(pa.compute.is_valid(where))
+        selected = batch.filter(pa.compute.is_valid(where))
         index = where.drop_null().to_numpy(zero_copy_only=False)
-        for places, values in entries(chosen, layout, radius, rows):
-            np.add.at(found, (index, places), values)
-    return found
+        for places, values in entries(selected, layout, radius, rows):
+            np.add.at(sums, (index, places), values)
+    return sums
 
 
-def scaled_to(vector: Integers, radius: int) -> Integers:
+def scaled_to(vector: IntArray, radius: int) -> IntArray:
     """The vector itself when its exact L2 norm is at most `radius`, else scaled towards zero until it is."""
     places = np.flatnonzero(vector)
     values = [int(value) for value in vector[places]]
@@ -96,6 +109,6 @@ def scaled_to(vector: Integers, radius: int) -> Integers:
     if squares <= radius * radius:
         return vector
     norm = math.isqrt(squares) + 1  # above the norm, so the quotients' norm is below the radius
-    found = np.zeros_like(vector)
-    found[places] = [(abs(value) * radius // norm) * (1 if value > 0 else -1) for value in values]
-    return found
+    scaled = np.zeros_like(vector)
+    scaled[places] = [(abs(value) * radius // norm) * (1 if value > 0 else -1) for value in values]
+    return scaled

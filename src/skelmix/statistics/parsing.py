@@ -73,15 +73,15 @@ class _Reader:
     at: int = 0
 
     def statements(self) -> list[Statement]:
-        found: list[Statement] = []
+        parsed: list[Statement] = []
         while True:
             self._skip()
             while self.at < len(self.text) and self.text[self.at] == ";":
                 self.at += 1
                 self._skip()
             if self.at >= len(self.text):
-                return found
-            found.append(self._statement())
+                return parsed
+            parsed.append(self._statement())
             line = self.text.rfind("\n", 0, self.at)
             self._skip()
             rest = self.text[self.at : self.at + 1]
@@ -193,9 +193,9 @@ class _Reader:
     def domain(self) -> Domain:
         self._skip()
         start = self.at
-        if found := _RANGE.match(self.text, self.at):
-            self.at = found.end()
-            low, high, width = found[1], found[2], found[3]
+        if range_match := _RANGE.match(self.text, self.at):
+            self.at = range_match.end()
+            low, high, width = range_match[1], range_match[2], range_match[3]
             return self._built(
                 lambda: (
                     Bounds(float(low), float(high))

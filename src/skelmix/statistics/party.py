@@ -7,7 +7,7 @@ for the party's own eyes: neither they nor the number of records may leave it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,28 +47,33 @@ class Owners:
 class PartySum:
     """A party's sum, int64 in fixed-point units, and what only the party itself may see.
 
-    private_notes: lines of the file that could not be used, or why it counts as empty; never to be sent.
+    private_notes: lines of the file that could not be used, or why it counts as empty; usable: False where it
+    does. Neither may be sent.
 
     Example: `for note in party_sum(path, layout, radius).private_notes: print(note)`, at the party.
     """
 
     vector: NDArray[np.int64] = field(repr=False)
     private_notes: tuple[str, ...] = field(default=(), repr=False)
+    usable: bool = field(default=True, repr=False)
 
 
-def party_sum(path: Path, layout: Layout, radius: int, owners: Owners | None = None) -> PartySum:
+def party_sum(
+    path: Path, layout: Layout, radius: int, owners: Owners | None = None, *, notes: bool = True
+) -> PartySum:
     """The exact sum of a party's records, from its .csv or .parquet file, streamed.
 
     radius: the L2 norm of the longest record (or owner), in fixed-point units. owners: None protects each
     record. The memory does not grow with the records, except for the list of owners. Only a missing library
-    raises; a bad file gives the vector of an empty party, and `private_notes` say why.
+    raises; a bad file gives the vector of an empty party, and `private_notes` say why. notes: whether single
+    records are reported, too; that takes time which depends on them, so never while others wait for the sum.
 
     Example: `party_sum(Path("ward.csv"), Layout(question), radius=1 << 34).vector`.
     """
     pa = arrow.pyarrow()
     rows = owners.rows if owners else 1
     accumulator = Accumulator(layout, radius, rows)
-    source = _Source(path, layout)
+    source = _Source(path, layout.question.columns, _numeric_columns(layout), watched=notes)
     try:
         if owners is None:
             for batch in source.records():
@@ -85,28 +90,50 @@ def party_sum(path: Path, layout: Layout, radius: int, owners: Owners | None = N
                 rows,
             )
     except (InvalidInput, pa.ArrowException) as error:
-        problem = f"{error}" if str(path) in str(error) else f"{path}: {error}"
-        empty = Accumulator(layout, radius, rows).total()
-        return PartySum(empty, (f"{problem}. The party counts as empty until this is repaired",))
+        return PartySum(Accumulator(layout, radius, rows).total(), (_unusable(path, error),), usable=False)
     return PartySum(accumulator.total(), source.notes())
 
 
+def file_notes(path: Path, columns: Collection[str], numeric: Collection[str]) -> tuple[str, ...]:
+    """What is wrong with a file, for its owner's eyes only: no table, no such columns, or single records.
+
+    columns: all that may be asked; numeric: those of them that must hold numbers.
+    """
+    source = _Source(path, columns, numeric)
+    try:
+        for _ in source.records():
+            pass
+    except (InvalidInput, arrow.pyarrow().ArrowException) as error:
+        return (_unusable(path, error),)
+    return source.notes()
+
+
+def _unusable(path: Path, error: Exception) -> str:
+    problem = f"{error}" if str(path) in str(error) else f"{path}: {error}"
+    return f"{problem}. The party counts as empty until this is repaired"
+
+
 def _numeric_columns(layout: Layout) -> list[str]:
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for block in layout.blocks:
         if isinstance(block, Cells):
-            found |= {axis.column: None for axis in block.axes if isinstance(axis.domain, Bins)}
+            columns |= {axis.column: None for axis in block.axes if isinstance(axis.domain, Bins)}
         elif not isinstance(block, Records):
-            found[block.column] = None
-    return list(found)
+            columns[block.column] = None
+    return list(columns)
 
 
 class _Source:
-    """A party's file; remembers whether it held text where numbers are needed, or rows that were left out."""
+    """A party's file; remembers whether it held text where numbers are needed, or rows that were left out.
 
-    def __init__(self, path: Path, layout: Layout) -> None:
-        self._path, self._columns = path, layout.question.columns
-        self._numeric = _numeric_columns(layout)
+    Nothing of what it remembers, or fails to, changes the records. watched: False remembers nothing.
+    """
+
+    def __init__(
+        self, path: Path, columns: Collection[str], numeric: Collection[str], *, watched: bool = True
+    ) -> None:
+        self._path, self._columns, self._numeric = path, columns, numeric
+        self._most = _SHOWN if watched else 0
         self._wrong: dict[str, None] = {}
 
     def records(self, owner: str | None = None) -> Iterator[Any]:
@@ -117,19 +144,28 @@ class _Source:
         for batch in batches(
             self._path, columns, categories=categories, left_out=lambda: self._note("a row was left out")
         ):
-            for name in self._numeric:
-                if len(self._wrong) < _SHOWN:
-                    for k in np.flatnonzero(arrow.not_numbers(batch.column(name)))[:_SHOWN]:
-                        self._note(f"record {row + int(k) + 1}: {name} is not a number; it counts as missing")
+            try:
+                self._watch(batch, row)
+            except Exception as error:
+                self._note(f"from record {row + 1} on: not checked ({error})")
             row += batch.num_rows
             yield batch
 
+    def _watch(self, batch: Any, row: int) -> None:
+        for name in self._numeric:
+            if len(self._wrong) < self._most:
+                for k in np.flatnonzero(arrow.not_numbers(batch.column(name)))[:_SHOWN]:
+                    self._note(f"record {row + int(k) + 1}: {name} is not a number; it counts as missing")
+
     def _note(self, problem: str) -> None:
-        if len(self._wrong) < _SHOWN:
+        if len(self._wrong) < self._most:
             self._wrong[problem] = None
 
     def notes(self) -> tuple[str, ...]:
-        """What was wrong, with the lines of a CSV."""
-        if self._wrong and self._path.suffix == ".csv":
-            return tuple(csv_problems(self._path, self._numeric))
+        """What was wrong, with the lines of a CSV. Never raises: one record must not cost the whole sum."""
+        if self._wrong and self._path.suffix.lower() == ".csv":
+            try:
+                return tuple(csv_problems(self._path, self._numeric))
+            except Exception as error:
+                return (f"{self._path}: some records were not used; which ones cannot be told ({error})",)
         return tuple(f"{self._path}, {problem}" for problem in self._wrong)

@@ -55,7 +55,7 @@ def read_question(path: Path) -> Question:
 
 
 def question_from(content: dict[str, Any], source: str = "question") -> Question:
-    """The question in what TOML or JSON held; `source` stands before each error."""
+    """The question in parsed TOML or JSON; errors begin with `source`."""
     unknown = set(content) - {"columns", "query"}
     if unknown:
         raise InvalidInput(f"{source}: unknown key {sorted(unknown)[0]!r}; write [columns] and [[query]]")

@@ -19,6 +19,7 @@ from skelmix.statistics.parsing import parse_question
 from skelmix.statistics.party import Owners, PartySum, party_sum
 from skelmix.statistics.queries import Question
 from skelmix.statistics.sizing import Parties, StatisticsPlan, plan_statistics
+from skelmix.wording import counted
 
 Notes = Callable[[Path, str], None]
 
@@ -41,7 +42,8 @@ def private_statistics(
     and no fewer than there may be. owners, colluding, level, joint: see `Parties` and `StatisticsPlan`. Each
     call is a release of its own: two calls cost ε twice.
 
-    A file that cannot be read counts as an empty party and does not raise; `release` can say why.
+    A file that cannot be read counts as an empty party and does not raise, unless no file can be read;
+    `release` can say why.
 
     Example: `private_statistics(["a.csv", "b.csv"], "count; mean(age, 0..110)", PrivacyTarget(1.0, 1e-6),
     records=10_000)`.
@@ -62,23 +64,35 @@ def release(
     """The planned answers, from one file per party; each call is a release of its own.
 
     notes: called with a file and a line about it that could not be used, or why the party counts as empty;
-    such lines are for the party that owns the file, never for others. read: called after each file.
+    such lines are for the party that owns the file, never for others. read: called after each file. Where no
+    file can be used nothing is released, and `InvalidInput` is for whoever holds all of them.
 
     Example: `release(["north.csv", "south.csv"], planned)`.
     """
     arrow.pyarrow()
     files = _checked(parties, planned)
 
+    usable = 0
+
     def sums() -> Iterator[PartySum]:
+        nonlocal usable
         for path in files:
-            found = party_sum(path, planned.layout, planned.radius, planned.parties.owners)
-            for line in found.private_notes:
+            party = party_sum(path, planned.layout, planned.radius, planned.parties.owners)
+            usable += party.usable
+            for line in party.private_notes:
                 if notes is not None:
                     notes(path, line)
             read(path)
-            yield found
+            yield party
 
-    return answers_from(noisy_total(sums(), planned), planned)
+    total = noisy_total(sums(), planned)
+    if not usable:
+        columns = ", ".join(planned.layout.question.columns) or "one line per record"
+        raise InvalidInput(
+            f"none of {counted(len(files), 'file')} can be used, so the answers would be noise; nothing was "
+            f"released. Check that each is a table with {columns}"
+        )
+    return answers_from(total, planned)
 
 
 def _checked(parties: Sequence[str | Path], planned: StatisticsPlan) -> list[Path]:
@@ -92,7 +106,7 @@ def _checked(parties: Sequence[str | Path], planned: StatisticsPlan) -> list[Pat
     return files
 
 
-def encode_party(found: PartySum, planned: StatisticsPlan) -> NDArray[Any]:
+def encode_party(party: PartySum, planned: StatisticsPlan) -> NDArray[Any]:
     """A party's message: its exact sum, rounded and noised once, (coordinates,) integers modulo 2^bits.
 
     Guarantee: everyone's messages together, added modulo 2^bits, have the plan's ε for one record or owner.
@@ -100,8 +114,9 @@ def encode_party(found: PartySum, planned: StatisticsPlan) -> NDArray[Any]:
     """
     mechanism, roster = planned.mechanism, planned.plan.cohort.roster
     silo = mechanism.silo_sum(round=0)
-    silo.add_units(found.vector, 0)  # how many records there were stays in the party
-    return mechanism.encode_silo(silo, shares=roster.shares(roster.expected))
+    silo.add_units(party.vector, 0)  # how many records there were stays in the party
+    shares = roster.encoding_shares(mechanism.total_noise, roster.expected)
+    return mechanism.encode_silo(silo, shares=shares)
 
 
 def noisy_total(sums: Iterator[PartySum], planned: StatisticsPlan) -> NDArray[np.float64]:
@@ -111,11 +126,12 @@ def noisy_total(sums: Iterator[PartySum], planned: StatisticsPlan) -> NDArray[np
     mechanism, roster = planned.mechanism, planned.plan.cohort.roster
     run = system_entropy().bytes(16).hex()
     total = secure_sum(
-        (encode_party(found, planned) for found in sums),
+        (encode_party(party, planned) for party in sums),
         modulus=mechanism.modulus,
         threshold=roster.min_survivors(roster.expected),
         participants=roster.expected,
         colluding=roster.colluding,
+        noise=planned.plan.removable_noise,
         round=0,
         context=round_context(planned.plan.digest(), 0, run),
     )
@@ -126,5 +142,5 @@ def noisy_total(sums: Iterator[PartySum], planned: StatisticsPlan) -> NDArray[np
 def answers_from(decoded: NDArray[np.float64], planned: StatisticsPlan) -> Answers:
     """The answers from the decoded noisy sum: post-processing, which costs no privacy."""
     report = planned.plan.report
-    found = planned.estimator.answers(decoded * planned.decoded_unit)
-    return Answers(report.epsilon, report.delta, planned.plan.cohort.unit, found, planned.level)
+    estimates = planned.estimator.answers(decoded * planned.decoded_unit)
+    return Answers(report.epsilon, report.delta, planned.plan.cohort.unit, estimates, planned.level)

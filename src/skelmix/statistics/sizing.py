@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from skelmix.errors import InvalidInput, PrivacyUnattainable
-from skelmix.mechanisms.silo import SiloMechanism
+from skelmix.mechanisms.silo import SiloMechanism, summing_records
 from skelmix.planning.central import central_multiplier
 from skelmix.planning.planner import plan
 from skelmix.planning.plans import Plan
@@ -79,10 +79,7 @@ class StatisticsPlan:
     @property
     def mechanism(self) -> SiloMechanism:
         """The mechanism by which each party encodes its sum."""
-        mechanism = self.plan.mechanism
-        if not isinstance(mechanism, SiloMechanism):
-            raise InvalidInput(f"plan: {mechanism.name} cannot sum records exactly; plan with 'smm'")
-        return mechanism
+        return summing_records(self.plan.mechanism)
 
     @cached_property
     def layout(self) -> Layout:
@@ -101,9 +98,7 @@ class StatisticsPlan:
     @cached_property
     def precision(self) -> Precision:
         """The noise of one entry, with a bound on the rounding's, and the probability of a wrong sum."""
-        mechanism, count = self.mechanism, self.parties.count
-        variance = self.plan.predicted.noise + count / (4 * mechanism.scale**2)
-        return Precision(math.sqrt(variance) * self.decoded_unit, wrap_probability(self.plan))
+        return Precision(entry_deviation(self.plan) * self.decoded_unit, wrap_probability(self.plan))
 
     @cached_property
     def estimator(self) -> Estimator:
@@ -133,9 +128,7 @@ def wrap_probability(plan: Plan) -> float:
     After random signs, a coordinate of a rotated vector of norm a is sub-Gaussian with variance a²/D
     (Hoeffding), and never exceeds a. The norm is at most γ times the records.
     """
-    mechanism = plan.mechanism
-    if not isinstance(mechanism, SiloMechanism):
-        raise InvalidInput(f"plan: {mechanism.name} cannot sum records exactly; plan with 'smm'")
+    mechanism = summing_records(plan.mechanism)
     noise = math.sqrt(plan.predicted.noise) * mechanism.scale
     room = mechanism.modulus / 2 - 1 - _NOISE_REACH * noise - plan.cohort.uploads
     longest = mechanism.scale * plan.cohort.members * mechanism.clip_norm
@@ -169,23 +162,40 @@ def plan_statistics(
         >>> planned.plan.report.epsilon <= 1.0, planned.central_ratio < 1.05
         (True, True)
     """
-    layout = Layout(question)
-    bits = _first_bits(target, parties, layout.dimension)
+    record_plan = plan_record_sum(target, parties, Layout(question).dimension)
+    return StatisticsPlan(question, parties, record_plan, level, joint)
+
+
+def plan_record_sum(
+    target: PrivacyTarget, parties: Parties, dimension: int, *, clip_norm: float = 1.0
+) -> Plan:
+    """The plan of one private sum over all parties' records, each a vector of norm up to `clip_norm`.
+
+    The bits per coordinate are chosen as for `plan_statistics`, which this serves.
+    """
+    bits = _first_bits(target, parties, dimension)
     while True:
-        made = plan(
-            target, dimension=layout.dimension, bits=bits, bound="gdp", cohort=parties.silos, alignment=1.0
-        )
-        wrong = wrap_probability(made)
+        record_plan = plan(
+            target, dimension=dimension, clip_norm=clip_norm, bits=bits, bound="gdp", cohort=parties.silos,
+            alignment=1.0,
+        )  # fmt: skip
+        wrong = wrap_probability(record_plan)
         if wrong < 1e-6 or bits == _MOST_BITS:
             if wrong >= 0.01:
                 raise InvalidInput(
                     f"records = {parties.records}: the sum of so many does not fit into 32 bits; state fewer "
                     "records, or lower epsilon"
                 )
-            found = StatisticsPlan(question, parties, made, level, joint)
-            if bits == _MOST_BITS or found.central_ratio <= _CLOSE:
-                return found
+            if bits == _MOST_BITS or entry_deviation(record_plan) <= _CLOSE * math.sqrt(
+                record_plan.central_gaussian_mse
+            ):
+                return record_plan
         bits = min(_MOST_BITS, bits + 2)
+
+
+def entry_deviation(plan: Plan) -> float:
+    """Standard deviation of an entry of the decoded sum: the noise, with a bound on the rounding's."""
+    return math.sqrt(plan.predicted.noise + plan.cohort.uploads / (4 * plan.mechanism.scale**2))
 
 
 def _first_bits(target: PrivacyTarget, parties: Parties, dimension: int) -> int:
@@ -220,10 +230,10 @@ def plan_for_error(
             return margin * central_multiplier(PrivacyTarget(epsilon, delta), schedule, False)
 
         epsilon = least_epsilon(layout, relative_error, parties.records, deviation, rows=parties.rows)
-        found = plan_statistics(question, PrivacyTarget(epsilon, delta), parties, **options)
-        if max(expected.relative for expected in found.expected_errors) <= relative_error:
-            return found
-        ratio = max(ratio, found.central_ratio) * (1 + 2e-4)
+        planned = plan_statistics(question, PrivacyTarget(epsilon, delta), parties, **options)
+        if max(expected.relative for expected in planned.expected_errors) <= relative_error:
+            return planned
+        ratio = max(ratio, planned.central_ratio) * (1 + 2e-4)
     raise PrivacyUnattainable(
         f"relative_error = {relative_error:g}: no plan reached it; allow a slightly larger error"
     )

@@ -1,4 +1,4 @@
-"""From statements, as text or TOML gives them, to typed queries: fill in domains that stand elsewhere."""
+"""From the statements of a text or a TOML file to typed queries, with domains filled in."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Statement:
 def resolve(statements: list[Statement], known: Mapping[str, Domain], fail: Fail) -> Question:
     """The question that the statements ask. `fail(at, problem)` raises with the place of a statement."""
     domains = _Domains(statements, known, fail)
-    queries: list[Query] = []
+    queries: dict[Query, None] = {}  # not a list: looking through it would take an analyst's long text hours
     importance: list[float] = []
     for statement in statements:
         if statement.kind == "column":
@@ -67,7 +67,7 @@ def resolve(statements: list[Statement], known: Mapping[str, Domain], fail: Fail
             fail(statement.at, str(error))
         if query in queries:
             fail(statement.at, f"{query} is asked twice: ask it once, the answer would be the same")
-        queries.append(query)
+        queries[query] = None
         importance.append(statement.importance)
     if not queries:
         fail(0, 'nothing is asked: write for example "count"')
