@@ -22,10 +22,14 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 import skelmix as sk
+from skelmix.errors import InvalidInput
 from skelmix.flower import make_mod
 from skelmix.flower.policy import ClientPolicy
-from skelmix.flower.records import PARTS, RECORD
+from skelmix.flower.records import PARTS, RECORD, Answer, Request
 from skelmix.mechanisms.mechanism import IntegerMechanism
+from skelmix.rounds.context import round_context
+from skelmix.secagg.server import Server
+from skelmix.secagg.settings import Settings
 
 RUN = 7
 _fleets = count()
@@ -213,3 +217,60 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, Any]]:
 
     monkeypatch.setattr(IntegerMechanism, "encode", watched)
     return seen
+
+
+@pytest.fixture
+def hostile(fleet, plan, arrays):
+    """A server that speaks to the nodes of a fleet directly."""
+
+    class Hostile:
+        def __init__(self, nodes=4, policy=None, the_plan=plan):
+            self.fleet = fleet(nodes, policy)
+            self.plan, self.text = the_plan, the_plan.to_json()
+            self.identity = None
+
+        def ask(self, node, parts, *, text=None, digest=None, raw=None):
+            text = self.text if text is None else text
+            digest = self.digest_of(text) if digest is None else digest
+            request = Request(digest, parts, text).signed_by(self.identity, RUN, node)
+            content = RecordDict({"arrays": arrays})
+            content[RECORD] = request.to_record() if raw is None else raw
+            message = Message(content, dst_node_id=node, message_type="train")
+            reply = self.fleet.apps[node](message, self.fleet.contexts[node])
+            if reply.has_error():
+                return reply.error.reason
+            return Answer.from_content(reply.content)
+
+        def digest_of(self, text):
+            try:
+                return sk.Plan.from_json(text).digest()
+            except InvalidInput:
+                return self.plan.digest()
+
+        def keys(self, count=4):
+            return {
+                node: self.ask(node, {"advertise": b""}).parts["advertise"] for node in range(1, count + 1)
+            }
+
+        def server(self, keys, *, round=0, threshold=2, **changes):
+            settings = Settings(
+                self.plan.mechanism.coordinates,
+                self.plan.mechanism.bits,
+                threshold,
+                full_graph=changes.pop("full_graph", True),
+                context=round_context(self.plan.digest(), round, RUN),
+                noise=changes.pop("noise", self.plan.removable_noise),
+                **changes,
+            )
+            server = Server(settings, round=round)
+            for data in keys.values():
+                server.advertise(data)
+            return server, server.close_advertise()
+
+        def shared(self, keys, **changes):
+            server, requests = self.server(keys, **changes)
+            for node, data in requests.items():
+                server.share(self.ask(node, {"share": data}).parts["share"])
+            return server, server.close_share()
+
+    return Hostile

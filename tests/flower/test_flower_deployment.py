@@ -43,4 +43,7 @@ def test_two_rounds_with_a_node_killed_in_the_second(tmp_path):
         ideal = plan.mechanism.decode(sum(sent) % plan.mechanism.modulus, round=number) / plan.cohort.expected
         before, after = (np.load(out / f"model-{n}.npz") for n in (number, number + 1))
         moved = np.concatenate([(after[name] - before[name]).ravel() for name in ("b", "w")])
-        assert np.abs(moved - ideal).max() < 1e-5, "the model moved by exactly the ideal sum, noise and all"
+        if record["survivors"] == record["cohort"]:
+            assert np.abs(moved - ideal).max() < 1e-5, "the model moved by exactly the ideal sum"
+        else:  # survivors made up for the noise of the one that is missing
+            assert 0 < np.abs(moved - ideal).max() < 8 * np.sqrt(plan.predicted.mse) / plan.cohort.expected

@@ -13,8 +13,8 @@ import skelmix as sk
 from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, ProtocolError, RoundFailed
 from skelmix.flower import ClientPolicy, dimension
 from skelmix.flower.arrays import difference, dtypes, moved, only_arrays, recast
+from skelmix.flower.cohort_draw import draw
 from skelmix.flower.coordinator import Coordinator
-from skelmix.flower.draw import draw
 from skelmix.flower.node_state import NodeState, contribution_store
 from skelmix.flower.records import RECORD, Request
 
@@ -157,10 +157,12 @@ def test_a_node_refuses_a_plan_whose_cohorts_may_be_smaller_than_it_joins():
         ClientPolicy(min_cohort=50).check_plan(plan)
 
 
-def test_few_nodes_are_not_sampled_at_the_rate_of_many():
-    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=sk.Cohort(60, 600))
-    conductor = object.__new__(Coordinator)
-    conductor._plan = plan
-    assert len(conductor._draw(set(range(590)))) > 10
+@pytest.mark.parametrize("tolerance", [0.0, 0.1])
+def test_few_nodes_are_not_sampled_at_the_rate_of_many(tolerance):
+    cohort = sk.Cohort(60, 600, dropout_tolerance=tolerance)
+    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=cohort)
+    coordinator = object.__new__(Coordinator)
+    coordinator._plan, coordinator._malicious = plan, False
+    assert len(coordinator._draw(set(range(590)), lambda: None, by_strategy=False)) > 10
     with pytest.raises(RoundFailed, match="wait for more"):
-        conductor._draw(set(range(200)))
+        coordinator._draw(set(range(200)), lambda: pytest.fail("nothing may be drawn"), by_strategy=False)

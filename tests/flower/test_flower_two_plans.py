@@ -41,7 +41,7 @@ class TwoPlans:
                 max_delta=1e-5,
                 max_epsilon_aggregator=8.0,
                 min_cohort=NODES,
-                mechanisms=("skellam",),
+                mechanisms=("ddg",),
                 server_identity=identity.public,
                 identity=own,
                 trusted=trusted,
@@ -101,7 +101,7 @@ def fine_and_coarse():
             cohort=COHORT,
             rounds=3,
             bits=20,
-            mechanism="skellam",
+            mechanism="ddg",
             bound="paper",
             scale=scale,
         )

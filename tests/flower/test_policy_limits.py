@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,16 +85,19 @@ def test_a_rare_coin_or_draw_of_records_does_not_replace_noise(cohort, delta, mo
     assert accepted(policy, plan), "the control: with coin and draw counted it passes"
 
 
-def test_a_modelled_epsilon_is_refused_where_the_node_wants_proofs():
-    cohort = sk.Cohort(60, 600, dropout_tolerance=0.1)
+@pytest.mark.parametrize("mechanism", ["skellam", "ddg"])
+def test_a_modelled_epsilon_is_refused_unless_the_node_allows_it(mechanism):
     plan = sk.plan(
-        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, scale=2000.0, mechanism="skellam", bound="paper",
-        cohort=cohort,
+        sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, scale=2000.0, mechanism=mechanism, bound="paper",
+        cohort=sk.Cohort(60, 600, dropout_tolerance=0.1),
     )  # fmt: skip
-    assert plan.report.modelled
-    assert accepted(ClientPolicy(**LIFTED), plan)
+    assert bool(plan.report.modelled) == (mechanism == "ddg")
+    assert accepted(ClientPolicy(**LIFTED, allow_modelled=True), plan)
+    if mechanism == "skellam":
+        ClientPolicy(**LIFTED).check_plan(plan)
+        return
     with pytest.raises(PolicyViolation, match="wants ε proved"):
-        ClientPolicy(**LIFTED, allow_modelled=False).check_plan(plan)
+        ClientPolicy(**LIFTED).check_plan(plan)
 
 
 def test_a_plan_that_proves_nothing_for_small_cohorts_is_refused():
@@ -103,7 +107,7 @@ def test_a_plan_that_proves_nothing_for_small_cohorts_is_refused():
     )  # fmt: skip
     assert "not even the aggregator's" in plan.report.modelled
     with pytest.raises(PolicyViolation, match="smaller than expected"):
-        ClientPolicy(**LIFTED).check_plan(plan)
+        ClientPolicy(**LIFTED, allow_modelled=True).check_plan(plan)
 
 
 def test_delta_is_below_one_over_the_population():
@@ -158,3 +162,20 @@ def test_defaults_are_finite_and_nonsense_is_refused():
             ClientPolicy(**wrong)
     assert policy.narrowed({"skelmix-max-epsilon-round": 2}).max_epsilon_round == 2.0
     assert policy.narrowed({"skelmix-max-epsilon-round": 200}).max_epsilon_round == policy.max_epsilon_round
+
+
+def test_a_round_on_a_sparse_graph_needs_the_survivors_that_its_graph_counts_on():
+    cohort = sk.Cohort(240, 60_000, dropout_tolerance=0.1, least_survivors=136)
+    policy = ClientPolicy(full_roster=False)
+
+    def joined(threshold, *, degree, malicious=False):
+        asked = SimpleNamespace(
+            participants=240, neighbourhood=range(degree + 1), degree=degree, threshold=threshold,
+            malicious=malicious, colluding=0,
+        )  # fmt: skip
+        return policy.check_round(asked, cohort)
+
+    assert joined(136, degree=239) == joined(136, degree=239, malicious=True) == joined(176, degree=54) == 240
+    for weaker in ({"threshold": 135, "degree": 239}, {"threshold": 175, "degree": 54}):
+        with pytest.raises(PolicyViolation, match=r"the plan needs (136|176) survivors"):
+            joined(**weaker)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg
 
 import skelmix as sk
+from skelmix.accounting.openings import NoisePieces, units_per_participant
 from skelmix.errors import BudgetExhausted, InvalidInput
 from skelmix.flower import ClientPolicy, SecureGrid
 from skelmix.flower.arrays import difference, dtypes, recast
+from skelmix.noise import pieces as noise_pieces
 from skelmix.secagg.keys import Identity
 
 QUICK = {"phase_timeout": 0.2, "patience": 0.05, "poll": 0.01}
@@ -83,7 +87,8 @@ def test_stock_fedadam_runs_unchanged(fleet, plan, arrays):
 
 @pytest.mark.parametrize("phase", ["advertise", "share", "masked", "unmask"])
 @pytest.mark.parametrize("manner", ["silent", "late", "crash"])
-def test_a_client_lost_in_any_phase_is_survived(fleet, plan, arrays, encoded, phase, manner):
+def test_a_client_lost_in_any_phase_is_survived(fleet, planned, arrays, encoded, phase, manner):
+    plan = planned(mechanism="ddg")
     nodes = fleet()
     nodes.behave = lambda node, parts: manner if node == 2 and phase in parts else "ok"
     grid = SecureGrid(nodes, plan, **QUICK)
@@ -95,6 +100,36 @@ def test_a_client_lost_in_any_phase_is_survived(fleet, plan, arrays, encoded, ph
     assert len(vectors) >= in_sum
     assert_moved(reply, arrays, ideal(plan, encoded, 0, in_sum))
     assert grid.history[-1].survivors == in_sum
+
+
+@pytest.mark.parametrize("phase", ["advertise", "share", "masked", "unmask"])
+def test_survivors_make_up_for_the_noise_of_those_they_are_told_to_miss(
+    fleet, plan, arrays, encoded, phase, monkeypatch
+):
+    removed = []
+    add_pieces = noise_pieces.add_pieces
+
+    def watched(words, pieces, *, remove=False):
+        pieces = list(pieces)
+        removed.extend([rate for _, rate in pieces] if remove else [])
+        return add_pieces(words, pieces, remove=remove)
+
+    monkeypatch.setattr(noise_pieces, "add_pieces", watched)
+    nodes = fleet()
+    nodes.behave = lambda node, parts: "silent" if node == 2 and phase in parts else "ok"
+    (reply,) = SecureGrid(nodes, plan, **QUICK).send_and_receive(
+        train_messages(arrays, range(1, 5)), timeout=0.2
+    )
+    in_sum, joined = (4 if phase == "unmask" else 3), (3 if phase == "advertise" else 4)
+    step = difference(reply.content["arrays"], arrays) - ideal(plan, encoded, 0, in_sum)
+    pieces = NoisePieces(joined, plan.cohort.min_survivors(joined), units_per_participant(colluding=0))
+    unit = Fraction(plan.noise_in_sum) / pieces.units
+    brought = in_sum * (pieces.base + sum(pieces.sizes))
+    assert sum(removed) == (brought - pieces.units) * unit, "exactly the planned noise is left"
+    if in_sum == joined:  # nobody to make up for: all pieces are removed
+        assert np.abs(step).max() < 1e-6
+    else:
+        assert 1e-3 < np.abs(step).max() < 8 * np.sqrt(plan.predicted.mse) / plan.cohort.expected
 
 
 def test_the_lost_client_is_back_two_rounds_later(fleet, planned, arrays):
@@ -173,11 +208,13 @@ def test_the_ledger_is_charged_before_anyone_trains(fleet, plan, arrays):
     assert seen == [1, 1, 1, 1]
 
 
-def test_noise_is_shared_among_the_fewest_survivors_of_the_roster(fleet, plan, arrays, encoded):
-    grid = SecureGrid(fleet(), plan)
-    grid.send_and_receive(train_messages(arrays, range(1, 4)))
-    assert {shares for _, shares, _ in encoded} == {plan.cohort.shares(3)}
-    assert 1 < plan.cohort.shares(3) <= plan.cohort.min_survivors(3) == 2
+def test_noise_is_shared_among_the_roster_or_its_fewest_survivors(fleet, planned, arrays, encoded):
+    for mechanism, expected in (("skellam", 3), ("ddg", Fraction(3, 2))):
+        plan = planned(mechanism=mechanism)
+        SecureGrid(fleet(), plan).send_and_receive(train_messages(arrays, range(1, 4)))
+        assert {shares for _, shares, _ in encoded} == {expected}
+        assert plan.cohort.min_survivors(3) == 2
+        encoded.clear()
 
 
 def test_evaluation_passes_and_only_public_metrics_leave(fleet, plan, arrays):

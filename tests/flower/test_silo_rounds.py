@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
+import skelmix as sk
 from helpers.silo_apps import NODES, RECORDS, arrays, data_of, honest, network, silo_plan, use
 from skelmix.errors import PolicyViolation
 from skelmix.federated import silo_update as drawing
@@ -69,7 +70,7 @@ def test_a_round_gives_the_decoded_sum_over_the_batch(fleet, silos):
     assert np.abs(step - plan.mechanism.decode(total, round=0) / 100).max() < 1e-6
     ideal = sum(silo.clipped_sum() for silo, _, _ in silos) / 100
     assert np.abs(step - ideal).max() < 8 * np.sqrt(plan.predicted.mse) / 100
-    assert [shares for _, _, shares in silos] == [2] * 4, "each adds half of the noise: two may drop out"
+    assert [shares for _, _, shares in silos] == [4] * 4, "each adds a quarter: survivors make up for others"
     assert 0 < sum(silo.records for silo, _, _ in silos) < 4 * RECORDS
 
 
@@ -239,7 +240,8 @@ def test_a_lost_silo_is_survived(fleet, silos):
     total = sum(message for _, message, _ in silos) % plan.mechanism.modulus
     step = difference(reply.content["arrays"], arrays())
     assert grid.history[0].survivors == 3
-    assert np.abs(step - plan.mechanism.decode(total, round=0) / 100).max() < 1e-6
+    made_up = np.abs(step - plan.mechanism.decode(total, round=0) / 100).max()
+    assert 1e-6 < made_up < 8 * np.sqrt(plan.predicted.mse) / 100, "the others add the noise that it lacks"
 
 
 def test_every_answer_takes_the_same_time_when_asked_to(fleet, monkeypatch, caplog):
@@ -270,3 +272,39 @@ def test_a_nodes_limit_on_a_round_leaves_the_silos_own_sampling_out():
         ClientPolicy(max_epsilon_round=one * 0.99).check_plan(plan)
     with pytest.raises(PolicyViolation, match="population of 4"):
         ClientPolicy(max_population=3).check_plan(plan)
+
+
+@pytest.mark.parametrize(("mechanism", "starts"), [("smm", True), ("dgm", False)])
+def test_noise_that_fewer_silos_would_divide_otherwise_needs_all_of_them_to_start(mechanism, starts, fleet):
+    """Three discrete Gaussians of a third of the variance are not proved to hide what four of a fourth do."""
+    plan, nodes = silo_plan(mechanism=mechanism), fleet()
+    assert plan.fewest_at_start == (1 if starts else 4)
+    use(nodes)
+    nodes.behave = lambda node, parts: "silent" if node == 2 else "ok"
+    grid = SecureGrid(nodes, plan, **(QUICK | {"phase_timeout": 0.2}))
+    assert len(train(grid, arrays())) == int(starts)
+    assert ("proved for 4 that start" in grid.history[0].reason) is not starts
+
+
+class CarelessPlan(sk.Plan):
+    fewest_at_start = 1
+
+
+def test_a_silo_refuses_to_start_with_fewer_whatever_the_server_does(fleet, silos):
+    plan, nodes = silo_plan(mechanism="dgm"), fleet()
+    use(nodes)
+    nodes.behave = lambda node, parts: "silent" if node == 2 else "ok"
+    grid = SecureGrid(nodes, CarelessPlan(**vars(plan)), **(QUICK | {"phase_timeout": 0.2}))
+    assert train(grid, arrays()) == []
+    assert "proved for 4 that start" in grid.history[0].reason
+    assert silos == [], "no record was drawn"
+
+
+def test_all_that_start_may_lose_some_with_any_noise(fleet, silos):
+    plan, nodes = silo_plan(mechanism="dgm"), fleet()
+    use(nodes)
+    nodes.behave = lambda node, parts: "silent" if node == 2 and "masked" in parts else "ok"
+    grid = SecureGrid(nodes, plan, **(QUICK | {"phase_timeout": 0.2}))
+    assert len(train(grid, arrays())) == 1
+    assert {shares for _, _, shares in silos} == {Fraction(2)}
+    assert plan.mechanism.shares == 2, "each silo adds the share that was accounted for, and three are more"

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["ClientPolicy", "RoundRecord", "SecureGrid", "dimension", "make_mod", "silo_update", "skelmix_mod"]
 
 _HOMES = {
-    "ClientPolicy": "policy",
-    "RoundRecord": "grid",
-    "SecureGrid": "grid",
-    "dimension": "arrays",
-    "make_mod": "mod",
-    "silo_update": "silo",
-    "skelmix_mod": "mod",
+    "policy": ("ClientPolicy",),
+    "grid": ("RoundRecord", "SecureGrid"),
+    "arrays": ("dimension",),
+    "mod": ("make_mod", "skelmix_mod"),
+    "silo": ("silo_update",),
 }
 
 __getattr__ = lazily(__name__, _HOMES, needs=("flwr", "flower"))

@@ -12,7 +12,7 @@ log = logging.getLogger("flwr.skelmix")
 
 @contextmanager
 def fixed_time(seconds: float | None) -> Iterator[None]:
-    """Make the block take `seconds`: sleep through the rest, also after an exception. None: no padding.
+    """Make the block take `seconds`: sleep until then, also after an exception. None: no padding.
 
     Work that takes longer is not cut short, and its time shows; the node's own log then says so.
     """

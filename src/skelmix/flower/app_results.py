@@ -99,7 +99,7 @@ def _clipped(vector: NDArray[np.float64], dimension: int, clip_norm: float) -> N
 
 
 def encoded_or(zero: Callable[[], Words], encode: Callable[[], Words]) -> Words:
-    """What `encode` gives; where it raises, what `zero` gives, the encoding of the zero vector.
+    """The result of `encode`, or if it raises that of `zero`, the encoding of the zero vector.
 
     The app has run by now, so whether its vector can be encoded may depend on the node's data.
     """

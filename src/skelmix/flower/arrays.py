@@ -45,7 +45,7 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> NDArray[np.float64]:
     new, old = _read(after), _read(before)
     if new.keys() != old.keys():
         raise InvalidInput(
-            f"the arrays {sorted(new.keys() ^ old.keys())} are in only one of model received and update"
+            f"the arrays {sorted(new.keys() ^ old.keys())} are only in the model or only in the update"
         )
     parts = []
     for name in sorted(old):
@@ -84,12 +84,12 @@ def layout(arrays: ArrayRecord) -> tuple[Arrays, dict[str, int], int]:
         >>> layout(ArrayRecord({"w": Array(np.zeros((3, 4))), "b": Array(np.zeros(3))}))[1:]
         ({'b': 0, 'w': 3}, 15)
     """
-    found, starts, end = _read(arrays), {}, 0
-    for name in sorted(found):
-        if found[name].dtype.kind == "f":
+    read, starts, end = _read(arrays), {}, 0
+    for name in sorted(read):
+        if read[name].dtype.kind == "f":
             starts[name] = end
-            end += found[name].size
-    return found, starts, end
+            end += read[name].size
+    return read, starts, end
 
 
 def dtypes(arrays: ArrayRecord) -> dict[str, str]:
@@ -115,10 +115,10 @@ def recast(arrays: ArrayRecord, wanted: dict[str, str]) -> ArrayRecord:
 
 def _read(arrays: ArrayRecord) -> Arrays:
     try:
-        found = {name: array.numpy() for name, array in arrays.items()}
+        read = {name: array.numpy() for name, array in arrays.items()}
     except Exception as error:  # NumPy's reader fails in many ways on damaged bytes
         raise InvalidInput(f"an array of the model cannot be read: {error}; send it whole") from error
-    for name, array in found.items():
+    for name, array in read.items():
         if array.dtype.kind not in "fiub":
             raise InvalidInput(f"array {name!r} has dtype {array.dtype}: only real numbers can be summed")
-    return found
+    return read

@@ -9,31 +9,46 @@ of the first round.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from skelmix.errors import InvalidInput, PolicyViolation, RoundFailed
-from skelmix.flower.draw import draw
-from skelmix.flower.records import ADVERTISE, CONSISTENCY, MASKED, RECORD, SHARE, UNMASK, Request
+from skelmix.flower.cohort_draw import draw
+from skelmix.flower.records import (
+    ADVERTISE,
+    CONSISTENCY,
+    MASKED,
+    RECORD,
+    SHARE,
+    UNMASK,
+    Request,
+    bound_digest,
+)
 from skelmix.flower.rounds import Prepared, SecureRound
 from skelmix.flower.waves import Enough, Outcome, Waiting, exchange
 from skelmix.noise.entropy import system_entropy
 from skelmix.planning import Plan
-from skelmix.rounds.context import round_context
+from skelmix.rounds.running_clip import RunningClip
 from skelmix.secagg.keys import Identity
 from skelmix.secagg.messages import SESSION_BYTES
 
 log = logging.getLogger("flwr.skelmix")
 
 Parts = dict[int, dict[str, bytes]]
+Charge = Callable[[int], None]
+"""Records that a round of this number has begun."""
 
 
 class Coordinator:
     """The state of a run between rounds, and one method for each wave.
 
-    `waves` counts those sent so far; `refusals` are the reasons given in the last one, by node.
+    `waves` counts those sent so far; `refusals` are the reasons given in the last one, by node. `clip` holds
+    the clip norm that the next round to share keys is bound to: with an adaptive clip nodes that were told
+    different ones share no key.
     """
 
     def __init__(
@@ -45,12 +60,14 @@ class Coordinator:
         malicious: bool,
         sparse: bool,
         waiting: Waiting,
+        question: str = "",
     ) -> None:
         self._grid, self._plan = grid, plan
-        self._text = plan.to_json()
-        self.digest = plan.digest()
+        self._text, self._question = plan.to_json(), question
+        self.digest = bound_digest(plan.digest(), question)
         self._identity, self._malicious, self._sparse = identity, malicious, sparse
         self._waiting = waiting
+        self.clip = RunningClip(plan)
         self._keys: dict[int, bytes] = {}  # node -> its advertisement
         self._quiet: set[int] = set()
         self._session = b""
@@ -58,29 +75,44 @@ class Coordinator:
         self.refusals: dict[int, str] = {}
         self.waves = 0
 
-    def keys_for(self, round_number: int, nodes: set[int], like: Message) -> Prepared:
-        """A cohort among `nodes` that has shared keys: the one prepared with the last round, or a new one."""
+    def round_ahead(self, nodes: set[int]) -> int | None:
+        """The round whose keys were shared with the last one, if enough who did are among `nodes`."""
+        if self._prepared is not None and not self._prepared.usable(nodes):
+            self._prepared = None
+        return None if self._prepared is None else self._prepared.secure.round
+
+    def keys_for(self, round_number: int, nodes: set[int], template: Message, charge: Charge) -> Prepared:
+        """A cohort among `nodes` that has shared keys: the one of `round_ahead`, or a new one.
+
+        charge: called before a cohort is drawn whose members are secret, so that each is paid for, whatever
+        becomes of it. Where everyone takes part there is no draw, and nothing is charged here.
+        """
         prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared.usable(round_number, nodes):
+        if prepared is not None and prepared.secure.round == round_number:
             return prepared
         if not nodes <= set(self._keys):
-            self._advertise(nodes, like)
+            self._advertise(nodes, template)
         self._session = system_entropy().bytes(SESSION_BYTES)  # no client joins a round of a session twice
-        secure = self._new_round(round_number, self._draw(nodes) & set(self._keys), like)
+        chosen_by_strategy = not set(self._grid.get_node_ids()) <= nodes
+        cohort = self._draw(nodes, lambda: charge(round_number), by_strategy=chosen_by_strategy)
+        secure = self._new_round(round_number, cohort & set(self._keys), template)
         outcome = self._wave(
-            {node: {SHARE: data} for node, data in secure.requests.items()}, like, secure.enough
+            {node: {SHARE: data} for node, data in secure.requests.items()},
+            template,
+            secure.enough,
+            clip_norm=secure.clip_norm,
         )
         return self._shared(secure, outcome)
 
-    def _advertise(self, nodes: set[int], like: Message) -> None:
+    def _advertise(self, nodes: set[int], template: Message) -> None:
         """Learn the keys of those among `nodes` that are new.
 
         Raises `PolicyViolation` when so many refuse the plan that the others cannot make a round.
         """
         parts: Parts = {node: {ADVERTISE: b""} for node in nodes - set(self._keys)}
-        need = self._plan.cohort.roster.min_survivors(len(nodes))
+        need = self._plan.cohort.roster.tolerated_survivors(len(nodes))
         known = len(nodes) - len(parts)
-        outcome = self._wave(parts, like, lambda answered: known + len(answered) >= need)
+        outcome = self._wave(parts, template, lambda answered: known + len(answered) >= need)
         self._learn_keys(outcome)
         refusals = outcome.policy_refusals
         if refusals and len(nodes) - len(refusals) < max(2, need):
@@ -103,28 +135,39 @@ class Coordinator:
         for node in nodes & set(outcome.refusals):
             self._keys.pop(node, None)
 
-    def _draw(self, nodes: set[int]) -> set[int]:
-        """The cohort of a round, if there are nodes enough to sample it from."""
+    def _draw(self, nodes: set[int], charge: Callable[[], None], *, by_strategy: bool) -> set[int]:
+        """The cohort of a round, charged for, if there are nodes enough to sample it from.
+
+        by_strategy: whether the nodes are some that the strategy chose, not all that are connected.
+        """
         plan = self._plan
-        tell = plan.cohort.roster.membership_leak_probability(plan.rounds, nodes=len(nodes))
-        if tell > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
+        leak = plan.cohort.roster.membership_leak_probability(
+            plan.rounds, nodes=len(nodes), malicious=self._malicious
+        )
+        if leak > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
             raise RoundFailed(
                 f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small "
                 "to open, which reveals who was sampled; wait for more, or plan for this population"
             )
-        return draw(plan.cohort.roster, nodes)
+        return draw(plan.cohort.roster, nodes, charge=charge, drawn_by_strategy=by_strategy)
 
-    def _new_round(self, round_number: int, cohort: set[int], like: Message) -> SecureRound:
+    def _new_round(self, round_number: int, cohort: set[int], template: Message) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}
         return SecureRound.start(
             self._plan,
             round_number,
             keys,
+            digest=self.digest,
             session=self._session,
-            context=round_context(self.digest, round_number, like.metadata.run_id),
+            run=self._run(template),
+            clip_norm=self.clip.stated,
             malicious=self._malicious,
             sparse=self._sparse,
         )
+
+    def _run(self, template: Message) -> int:
+        """The run's number; in older versions of Flower a message does not know it until it is sent."""
+        return int(template.metadata.run_id or self._grid.run.run_id)
 
     def _shared(self, secure: SecureRound, outcome: Outcome) -> Prepared:
         asked = set(secure.requests)
@@ -146,27 +189,27 @@ class Coordinator:
         parts = {node: {MASKED: data} for node, data in secure.requests.items() if node in wanted}
         waiting = Waiting(timeout, self._waiting.patience, self._waiting.poll)
         records = {node: {**wanted[node].content, **model} for node in parts}
-        like = next(iter(wanted.values()))
-        outcome = self._wave(parts, like, secure.enough, waiting=waiting, records=records)
+        template = next(iter(wanted.values()))
+        outcome = self._wave(parts, template, secure.enough, waiting=waiting, records=records)
         sent = secure.take(MASKED, outcome)
         self._forget_keys(set(parts) - sent, outcome)
         secure.close_masked()
         return secure, {node: outcome.metrics[node] for node in sent}
 
-    def open(self, secure: SecureRound, following: int | None, like: Message) -> Any:
+    def open(self, secure: SecureRound, following: int | None, template: Message, charge: Charge) -> Any:
         """Unmask a round, and share keys for round `following` in the same wave; the sum modulo 2^bits.
 
-        Keys are shared ahead only when that round's cohort can be drawn by now.
+        Keys are shared ahead only when that round's cohort can be drawn by now; charge: as in `keys_for`.
         """
         if self._malicious:
             requests = secure.requests
             outcome = self._wave(
-                {node: {CONSISTENCY: data} for node, data in requests.items()}, like, secure.enough
+                {node: {CONSISTENCY: data} for node, data in requests.items()}, template, secure.enough
             )
             secure.take(CONSISTENCY, outcome)
             secure.close_consistency()
         parts: Parts = {node: {UNMASK: data} for node, data in secure.requests.items()}
-        ahead = None if following is None else self._ahead(following, secure, like)
+        ahead = None if following is None else self._ahead(following, secure, template, charge)
         if ahead is not None:
             for node, data in ahead.requests.items():
                 parts.setdefault(node, {})[SHARE] = data
@@ -176,7 +219,7 @@ class Coordinator:
         def enough(answered: set[int]) -> bool:
             return secure.enough(answered) and (ahead is None or ahead.enough(answered))
 
-        outcome = self._wave(parts, like, enough)
+        outcome = self._wave(parts, template, enough, clip_norm=None if ahead is None else ahead.clip_norm)
         secure.take(UNMASK, outcome)
         self._learn_keys(outcome)
         if ahead is not None:
@@ -186,7 +229,9 @@ class Coordinator:
                 log.warning("keys for round %d could not be shared ahead: %s", ahead.round, error)
         return secure.close_unmask()
 
-    def _ahead(self, round_number: int, secure: SecureRound, like: Message) -> SecureRound | None:
+    def _ahead(
+        self, round_number: int, secure: SecureRound, template: Message, charge: Charge
+    ) -> SecureRound | None:
         """The next round, for a cohort drawn now; None when that must wait for the strategy's proposal.
 
         Nodes that fell silent in this very round sit the next one out: waiting for them would hold up all.
@@ -194,7 +239,8 @@ class Coordinator:
         lost = set(secure.roster) - set(secure.survivors)
         there = set(self._grid.get_node_ids()) & set(self._keys) - lost
         try:
-            return self._new_round(round_number, self._draw(there), like)
+            cohort = self._draw(there, lambda: charge(round_number), by_strategy=False)
+            return self._new_round(round_number, cohort, template)
         except (RoundFailed, InvalidInput):
             return None
 
@@ -205,29 +251,32 @@ class Coordinator:
     def _wave(
         self,
         parts: Parts,
-        like: Message,
+        template: Message,
         enough: Enough,
         *,
         waiting: Waiting | None = None,
         records: dict[int, dict[str, Any]] | None = None,
+        clip_norm: float | None = None,
     ) -> Outcome:
         """Send each node its parts, beside the app's own `records` when it trains.
 
-        The plan goes along with ADVERTISE.
+        Plan and question go along with ADVERTISE, an adaptive clip's norm with SHARE.
         """
         self.waves += 1
         waiting = waiting or self._waiting
         messages = []
-        for node, some in sorted(parts.items()):
-            text = self._text if ADVERTISE in some else ""
-            request = Request(self.digest, some, text).signed_by(self._identity, like.metadata.run_id, node)
+        for node, node_parts in sorted(parts.items()):
+            request = Request(self.digest, node_parts, clip_norm=clip_norm if SHARE in node_parts else None)
+            if ADVERTISE in node_parts:
+                request = replace(request, plan=self._text, question=self._question)
+            request = request.signed_by(self._identity, self._run(template), node)
             messages.append(
                 Message(
                     RecordDict({**(records[node] if records else {}), RECORD: request.to_record()}),
                     dst_node_id=node,
-                    message_type=like.metadata.message_type,
+                    message_type=template.metadata.message_type,
                     ttl=waiting.timeout + 60,
-                    group_id=like.metadata.group_id,
+                    group_id=template.metadata.group_id,
                 )
             )
         outcome = exchange(self._grid, messages, enough, waiting)

@@ -19,8 +19,9 @@ from skelmix.errors import CorruptState, InvalidInput, PolicyViolation, Protocol
 from skelmix.flower.answer_time import fixed_time
 from skelmix.flower.app_results import METRICS, call_app, encoded_or, public_metrics, update_vector
 from skelmix.flower.arrays import dimension, only_arrays
-from skelmix.flower.node_state import NodeState, contribution_store
-from skelmix.flower.policy import ClientPolicy
+from skelmix.flower.desk import Desk
+from skelmix.flower.node_state import NodeState, PlanFacts, contribution_store
+from skelmix.flower.policy import ClientPolicy, check_clip_norm
 from skelmix.flower.records import (
     ADVERTISE,
     CONSISTENCY,
@@ -33,11 +34,13 @@ from skelmix.flower.records import (
     UNMASK,
     Answer,
     Request,
+    bound_digest,
 )
 from skelmix.flower.silo import SiloRound
 from skelmix.noise.entropy import system_entropy
 from skelmix.rounds.coin_and_cap import sends_vector
 from skelmix.rounds.context import round_context
+from skelmix.rounds.contributions import ContributionStore
 from skelmix.secagg import checks
 from skelmix.secagg.client import Client
 from skelmix.secagg.joined_rounds import JoinedRounds
@@ -50,7 +53,7 @@ Mod = Callable[[Message, Context, Call], Message]
 log = logging.getLogger("flwr.skelmix")
 
 UNTOLD = "the node could not answer; the reason is in its own log"
-"""All that the server is told of a failure that is not about its request."""
+"""All that the server learns of a failure that is not about its request."""
 
 
 def make_mod(policy: ClientPolicy) -> Mod:
@@ -63,13 +66,24 @@ def make_mod(policy: ClientPolicy) -> Mod:
         """Answer one message of the server; what the app does or fails to do shows in noise only."""
         if message.metadata.message_type.partition(".")[0] != "train":
             return _public_part(message, call_app(call_next, message, context), policy)
-        try:
-            return _Participant(policy, context).answer(message, call_next)
-        except SkelmixError as error:
-            log.error("refused: %s", error)
-            return Message(Error(REFUSED_CODE, _reason(error)), reply_to=message)
+        return _answered(
+            message, call_next, lambda: _Participant(policy.narrowed(context.node_config), context)
+        )
 
     return mod
+
+
+def question_mod(message: Message, context: Context, call_next: Call) -> Message:
+    """The mod of a party that answers questions and nothing else, within its own policy file.
+
+    Example: `app = ClientApp(mods=[question_mod])`.
+    """
+
+    def participant() -> _Participant:
+        desk = Desk.opened(context.node_config)
+        return _Participant(desk.client_policy, context, desk)
+
+    return _answered(message, call_next, participant)
 
 
 def skelmix_mod(message: Message, context: Context, call_next: Call) -> Message:
@@ -80,8 +94,17 @@ def skelmix_mod(message: Message, context: Context, call_next: Call) -> Message:
     return make_mod(ClientPolicy())(message, context, call_next)
 
 
+def _answered(message: Message, call_next: Call, participant: Callable[[], _Participant]) -> Message:
+    """The participant's answer, or the reason for its refusal; no deliberate error escapes."""
+    try:
+        return participant().answer(message, call_next)
+    except SkelmixError as error:
+        log.error("refused: %s", error)
+        return Message(Error(REFUSED_CODE, _reason(error)), reply_to=message)
+
+
 def _reason(error: SkelmixError) -> str:
-    """What the server is told: texts about its own request only, since others name files and settings."""
+    """The reason sent to the server: texts about its own request only; others name files and settings."""
     if isinstance(error, PolicyViolation):
         return POLICY_PREFIX + str(error)
     return str(error) if isinstance(error, ProtocolError) else UNTOLD
@@ -106,12 +129,18 @@ def _public_part(message: Message, content: RecordDict, policy: ClientPolicy) ->
 
 
 class _Participant:
-    """This node in this run, for the time of one message. All that outlives the message is in `NodeState`."""
+    """This node in this run, for the time of one message. All that outlives the message is in `NodeState`.
 
-    def __init__(self, policy: ClientPolicy, context: Context) -> None:
-        self.policy = policy.narrowed(context.node_config)
-        self.context = context
-        self.memory = NodeState(context.state, contribution_store(context.node_config, context.run_id))
+    desk: where a party decides about questions; None in training.
+    """
+
+    def __init__(self, policy: ClientPolicy, context: Context, desk: Desk | None = None) -> None:
+        self.policy, self.context, self.desk = policy, context, desk
+        if desk is None:
+            store = contribution_store(context.node_config, context.run_id)
+        else:
+            store = ContributionStore(desk.policy.state, context.run_id)
+        self.memory = NodeState(context.state, store)
 
     def answer(self, message: Message, call_next: Call) -> Message:
         """Handle the parts of a request in their order; the answer gives the outcome of each."""
@@ -137,7 +166,7 @@ class _Participant:
                         parts[name], public = self._masked(request.parts[name], message, call_next)
                     content[METRICS] = public
                 else:
-                    parts[name] = self._simple(name, request.parts[name])
+                    parts[name] = self._simple(name, request)
             except SkelmixError as error:
                 log.error("%s refused: %s", name, error)
                 refused[name] = _reason(error)
@@ -161,26 +190,43 @@ class _Participant:
             plan = Plan.from_json(request.plan)
         except InvalidInput as error:  # it is about the server's text, and may be told
             raise ProtocolError(str(error)) from error
-        if plan.digest() != request.digest:
-            raise ProtocolError("the request names another plan than it carries: refused")
+        if bound_digest(plan.digest(), request.question) != request.digest:
+            raise ProtocolError(
+                "the request names another plan than it carries, or another question: refused"
+            )
+        if bool(request.question) != (self.desk is not None):
+            raise PolicyViolation(
+                "this app trains: it answers no questions"
+                if self.desk is None
+                else "this party answers questions: it takes no part in training"
+            )
+        if self.desk is not None:
+            self.desk.check(request.question, plan)
         self.policy.check_plan(plan)
-        self.memory.keep_plan(plan.to_json(), plan.digest(), plan.mechanism.coordinates)
+        self.memory.keep_plan(
+            plan.to_json(),
+            request.digest,
+            plan.mechanism.coordinates,
+            plan.fewest_at_start,
+            request.question,
+        )
 
-    def _simple(self, name: str, data: bytes) -> bytes:
+    def _simple(self, name: str, request: Request) -> bytes:
         """Answer every phase but the one that trains."""
         if name == ADVERTISE:
             return self._client().advertise()
         if name == SHARE:
-            return self._share(data)
+            return self._share(request.parts[name], request.clip_norm)
         client = self._restored()
-        answer = {CONSISTENCY: client.consistency, UNMASK: client.unmask}[name](data)
+        answer = {CONSISTENCY: client.consistency, UNMASK: client.unmask}[name](request.parts[name])
+        self.memory.claim(name)  # before the answer leaves: another message may have the same secrets
         if client.phase is Phase.DONE:
             self.memory.erase()
         else:
             self.memory.keep(client.secret_state())
         return answer
 
-    def _share(self, data: bytes) -> bytes:
+    def _share(self, data: bytes, clip_norm: float | None) -> bytes:
         """Join a round.
 
         What was left of an earlier one is forgotten: its masks were never used, or have been taken off.
@@ -192,8 +238,10 @@ class _Participant:
 
         def accept(asked: ShareRequest) -> None:
             nonlocal joined
-            own = round_context(self.memory.plan_digest, asked.round, self.context.run_id)
+            check_clip_norm(facts.adaptive_clip, clip_norm, asked.round)
+            own = round_context(self.memory.plan_digest, asked.round, self.context.run_id, clip_norm)
             checks.same_context(asked, own)
+            checks.same_noise(asked, facts.removable_noise)
             if (asked.dimension, asked.bits) != (facts.words, facts.bits):
                 raise PolicyViolation(
                     f"the round is for {asked.dimension} words of {asked.bits} bits, the plan is not"
@@ -204,10 +252,15 @@ class _Participant:
                     f"{self.memory.last_round}, and the plan pays for {facts.rounds}, counted from 0; give "
                     "SuperNodes on one machine different node-configs, or a skelmix-state directory each"
                 )
+            if asked.participants < facts.fewest:
+                raise PolicyViolation(
+                    f"{asked.participants} participants in the round: this plan's noise is proved for "
+                    f"{facts.fewest} that start; wait for all of them, or plan with mechanism='smm'"
+                )
             joined = asked.round, self.policy.check_round(asked, facts.cohort)
 
         answer = client.share(data, accept)
-        self.memory.join(*joined, attendance)
+        self.memory.join(*joined, attendance, clip_norm)
         self.memory.keep(client.secret_state())
         return answer
 
@@ -219,28 +272,37 @@ class _Participant:
         """
         client = self._restored()
         facts = self.memory.plan_facts()
-        round_number, size = self.memory.open_round
+        (round_number, size), clip_norm = self.memory.open_round, self.memory.clip_norm
         spent = self.memory.spend(round_number)
         self.memory.erase()  # whatever goes wrong from here on, these masks are not used again
-        _, before = only_arrays(message.content, "the server's message")
-        _check_dimension(before, facts.dimension)
-        before = ArrayRecord(dict(before.items()))  # the app may change the record that it is given
+        before = self._model(message, facts)
         message.content = RecordDict(
             {name: value for name, value in message.content.items() if name != RECORD}
         )
-        mechanism = facts.mechanism()
-        shares = facts.cohort.shares(size)
+        mechanism, joint = facts.mechanism(), facts.joint(clip_norm)
+        shares = facts.cohort.encoding_shares(mechanism.total_noise, size)
         if facts.silos is None:
             reply = call_app(call_next, message, self.context)
-            vector = update_vector(reply, before, facts.dimension, mechanism.clip_norm)
+            # with an adaptive clip: long enough to be seen to be beyond it
+            longest = mechanism.clip_norm if joint is None else 2 * clip_norm
+            vector = update_vector(reply, before, facts.dimension, longest)
             vector *= np.float32(sends_vector(facts.cohort, spent, system_entropy()))
+            nothing = np.zeros(mechanism.dimension, np.float32)
             encoded = encoded_or(
-                lambda: mechanism.encode(np.zeros_like(vector), round=round_number, shares=shares),
-                lambda: mechanism.encode(vector, round=round_number, shares=shares),
+                lambda: mechanism.encode(nothing, round=round_number, shares=shares),
+                lambda: mechanism.encode(
+                    vector if joint is None else joint.of_one(vector), round=round_number, shares=shares
+                ),
             )
         else:
             silo = SiloRound(
-                mechanism, facts.silos, digest=self.memory.plan_digest, round=round_number, model=before
+                mechanism,
+                facts.silos,
+                digest=self.memory.plan_digest,
+                round=round_number,
+                model=before,
+                joint=joint,
+                question=self.memory.question,
             )
             with silo.opened():
                 reply = call_app(call_next, message, self.context)
@@ -249,10 +311,19 @@ class _Participant:
                 lambda: mechanism.encode_silo(silo.redeem(reply), shares=shares),
             )
             reply = RecordDict()  # a silo's metrics are data of its records: none leaves
-        answer = client.masked(data, encoded)
+        answer = client.masked(data, encoded, participants=size)
         self.memory.reopen(round_number, size)
         self.memory.keep(client.secret_state())
         return answer, public_metrics(reply, self.policy)
+
+    def _model(self, message: Message, facts: PlanFacts) -> ArrayRecord:
+        """The model that the server sent; none for a question, whose cost is charged here instead."""
+        if self.desk is not None:
+            self.desk.charge(self.memory.question, *self.memory.plan_cost())
+            return ArrayRecord()
+        _, before = only_arrays(message.content, "the server's message")
+        _check_dimension(before, facts.dimension)
+        return ArrayRecord(dict(before.items()))  # the app may change the record that it is given
 
     def _client(self, attendance: JoinedRounds | None = None) -> Client:
         return Client(

@@ -73,7 +73,9 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
             "expected, so this node cannot judge the plan: plan with mechanism='smm'"
         )
     yield from _population_reasons(policy, plan)
-    leak = cohort.membership_leak_probability(plan.rounds, least=policy.min_cohort)
+    leak = cohort.membership_leak_probability(
+        plan.rounds, least=policy.min_cohort, malicious=cohort.opens_by_majority(report.delta, plan.rounds)
+    )
     if leak > plan.cohort.delta_for_small_cohorts(report.delta, plan.rounds):
         yield (
             f"this node refuses rounds with fewer than {policy.min_cohort} participants (the plan expects "
@@ -93,7 +95,7 @@ def _reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
 
 
 def _contribution_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
-    """What the node's own cap and coin ask of a plan."""
+    """Why a plan breaks the node's own cap or coin, if it does."""
     cohort = plan.cohort.roster
     most = plan.rounds if cohort.max_participations is None else cohort.max_participations
     if policy.max_participations is not None and min(most, plan.rounds) > policy.max_participations:

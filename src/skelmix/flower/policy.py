@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.flower.plan_limits import check_plan
 from skelmix.planning import Cohort
@@ -36,6 +37,22 @@ _NUMBERS = ("max_epsilon", "max_epsilon_aggregator", "max_epsilon_round", "max_d
 MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 
 
+def check_clip_norm(adaptive: AdaptiveClip | None, clip_norm: float | None, round: int) -> None:
+    """Raise `PolicyViolation` unless the server's clip norm for this round is one that the plan can have.
+
+    It moves by at most one step per round before this one. No choice of it costs privacy: the noise is for
+    vectors in units of it.
+    """
+    if adaptive is None:
+        if clip_norm is not None:
+            raise PolicyViolation(f"clip norm {clip_norm:g} was asked for: the plan has a fixed one")
+    elif clip_norm is None or not adaptive.reachable(clip_norm, round):
+        raise PolicyViolation(
+            f"clip norm {clip_norm} was asked for in round {round}: from the plan's start of "
+            f"{adaptive.start:g} its steps do not lead there"
+        )
+
+
 @dataclass(frozen=True)
 class ClientPolicy:
     """The conditions under which this node takes part.
@@ -61,9 +78,10 @@ class ClientPolicy:
       is not believed in: `max_epsilon` then limits what the plan costs without sampling, all rounds
       together.
     mechanisms: the names that are allowed.
-    allow_modelled: whether ε may rest on a model (`PrivacyReport.modelled`), as it does in every sampled plan
-      with dropouts. Of such a plan `max_epsilon` limits a modelled number; what is proved is limited by
-      `max_epsilon_round` and `max_epsilon_aggregator`. A plan that proves neither is refused in any case.
+    allow_modelled: whether ε may rest on a model (`PrivacyReport.modelled`), as it does in sampled plans of
+      other mechanisms than smm and skellam, and in those with cohorts of a fixed size and a cap. Of such a
+      plan `max_epsilon` limits a modelled number; what is proved is limited by `max_epsilon_round` and
+      `max_epsilon_aggregator`. A plan that proves neither is refused in any case.
 
     Of every round, as the server announces it:
 
@@ -87,8 +105,9 @@ class ClientPolicy:
       silo's work depends on how many records it drew, so choose more than the largest draw needs; an answer
       that takes longer is logged on the node. None: answers leave as soon as they are ready.
 
-    Not enforced: that cohorts are really drawn at random (`max_epsilon` rests on that; `max_epsilon_round`
-    does not), and anything across runs: ε is per run.
+    Not enforced: that cohorts are really drawn at random, and that dropouts are as rare and independent as
+    the plan states (`max_epsilon` rests on both; `max_epsilon_round` on neither), and anything across runs: ε
+    is per run.
 
     Example:
 
@@ -105,7 +124,7 @@ class ClientPolicy:
     max_population: int | None = None
     min_cohort: int = 3
     mechanisms: tuple[str, ...] = MECHANISMS
-    allow_modelled: bool = True
+    allow_modelled: bool = False
     server_identity: bytes | None = None
     identity: Identity | None = None
     trusted: Mapping[int, bytes] | None = None
@@ -158,26 +177,26 @@ class ClientPolicy:
             raise InvalidInput(f"node-config of skelmix: {error}; correct the value") from error
 
     def _narrowed(self, node_config: Mapping[str, Any]) -> ClientPolicy:
-        found = self
+        policy = self
         for name in _NUMBERS:
             if (limit := node_config.get(f"skelmix-{name.replace('_', '-')}")) is not None:
-                found = replace(found, **{name: min(float(limit), getattr(found, name))})
+                policy = replace(policy, **{name: min(float(limit), getattr(policy, name))})
         for name in ("max_population", "max_participations"):
             if (limit := node_config.get(f"skelmix-{name.replace('_', '-')}")) is not None:
                 stated = math.floor(float(limit))
-                least: Any = min(stated, getattr(found, name) or stated)
-                found = replace(found, **{name: least})
+                least: Any = min(stated, getattr(policy, name) or stated)
+                policy = replace(policy, **{name: least})
         if (cohort := node_config.get("skelmix-min-cohort")) is not None:
-            found = replace(found, min_cohort=max(found.min_cohort, math.ceil(float(cohort))))
+            policy = replace(policy, min_cohort=max(policy.min_cohort, math.ceil(float(cohort))))
         if (seconds := node_config.get("skelmix-answer-seconds")) is not None:
-            found = replace(found, answer_seconds=max(float(seconds), found.answer_seconds or 0.0))
+            policy = replace(policy, answer_seconds=max(float(seconds), policy.answer_seconds or 0.0))
         if (identity := node_config.get("skelmix-server-identity")) is not None:
-            found = replace(found, server_identity=bytes.fromhex(str(identity)))
-        return found
+            policy = replace(policy, server_identity=bytes.fromhex(str(identity)))
+        return policy
 
     @property
     def stated_population(self) -> int | None:
-        """The most participants there can be, by the operator's word or the trusted keys; None, unknown."""
+        """The largest possible population, as the operator or the trusted keys state it; None if unknown."""
         known = [self.max_population, None if self.trusted is None else len(self.trusted)]
         return min((count for count in known if count is not None), default=None)
 
@@ -206,10 +225,12 @@ class ClientPolicy:
             raise PolicyViolation(
                 f"{count} participants in the round, the plan knows {cohort.population} in all"
             )
-        if cohort.shares(count) == 0 or request.threshold < cohort.min_survivors(count):
+        sparse = request.degree < count - 1
+        need = cohort.min_survivors(count, malicious=request.malicious, sparse=sparse)
+        if cohort.shares(count) == 0 or request.threshold < need:
             raise PolicyViolation(
-                f"threshold {request.threshold} of {count} participants: the plan needs "
-                f"{cohort.min_survivors(count)} survivors, or the sum would hold too little noise"
+                f"threshold {request.threshold} of {count} participants: the plan needs {need} survivors, or "
+                "the sum would hold too little noise"
             )
         if request.colluding < cohort.colluding:
             raise PolicyViolation(

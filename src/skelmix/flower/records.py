@@ -7,11 +7,12 @@ by one, in the order of `PARTS`, so that a refused part does not take an answere
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.app import ConfigRecord, RecordDict
 
 from skelmix.errors import ProtocolError
+from skelmix.planning.digest import json_digest
 from skelmix.secagg.keys import Identity, framed, number, verify
 
 RECORD = "skelmix"
@@ -26,25 +27,36 @@ REFUSED_CODE = 4501
 POLICY_PREFIX = "policy: "
 
 
+def bound_digest(plan_digest: str, question: str = "") -> str:
+    """The name under which nodes join: the plan's digest, bound to the question where one is asked.
+
+    Nodes that were given different questions, or the same one with other weights, share no key.
+    """
+    return json_digest("question", {"plan": plan_digest, "question": question}) if question else plan_digest
+
+
 @dataclass(frozen=True)
 class Request:
     """The server's request to a client.
 
-    `digest`: the plan's. `parts`: phase -> the server's message of that phase. `plan` only when the client
-    may not have it.
+    `digest`: the plan's, with the question in it (`bound_digest`). `parts`: phase -> the server's message of
+    that phase. `plan`, and `question` where one is asked, only when the client may not have them. clip_norm:
+    that of the round whose keys are shared, where the plan's clip is adaptive.
     """
 
     digest: str
     parts: dict[str, bytes] = field(default_factory=dict)
     plan: str = ""
     signature: bytes = b""
+    clip_norm: float | None = None
+    question: str = ""
 
     def signed_by(self, identity: Identity | None, run: int, node: int) -> Request:
         """The request with the server's signature for this run and node; unchanged without an identity."""
         if identity is None:
             return self
         signature = identity.sign(b"flower request", *self._signed_parts(run, node))
-        return Request(self.digest, self.parts, self.plan, signature)
+        return replace(self, signature=signature)
 
     def check_signature(self, public: bytes, run: int, node: int) -> None:
         """Raise `NotAuthentic` unless the holder of `public` signed this request for this run and node."""
@@ -52,14 +64,19 @@ class Request:
 
     def _signed_parts(self, run: int, node: int) -> tuple[bytes, ...]:
         parts = framed(*(item for name, data in sorted(self.parts.items()) for item in (name.encode(), data)))
-        return number(run), number(node), self.digest.encode(), self.plan.encode(), parts
+        clip = () if self.clip_norm is None else (self.clip_norm.hex().encode(),)
+        return number(run), number(node), self.digest.encode(), self.plan.encode(), parts, *clip
 
     def to_record(self) -> ConfigRecord:
         record = ConfigRecord({"version": VERSION, "digest": self.digest, **self.parts})
         if self.plan:
             record["plan"] = self.plan
+        if self.question:
+            record["question"] = self.question
         if self.signature:
             record["signature"] = self.signature
+        if self.clip_norm is not None:
+            record["clip-norm"] = self.clip_norm
         return record
 
     @classmethod
@@ -68,18 +85,24 @@ class Request:
         values = dict(record)
         version, digest = values.pop("version", None), values.pop("digest", None)
         plan, signature = values.pop("plan", ""), values.pop("signature", b"")
+        clip_norm = values.pop("clip-norm", None)
+        question = values.pop("question", "")
         if type(version) is not int or version != VERSION:
             raise ProtocolError(
                 f"the server speaks version {version!r}, this client {VERSION}: update the older one"
             )
         if type(digest) is not str or type(plan) is not str or type(signature) is not bytes:
             raise ProtocolError("the server's request is malformed")
+        if clip_norm is not None and type(clip_norm) is not float:
+            raise ProtocolError("the server's request is malformed")
+        if type(question) is not str:
+            raise ProtocolError("the server's request has a malformed question")
         parts = {}
         for name, data in values.items():
             if name not in PARTS or type(data) is not bytes:
                 raise ProtocolError(f"the server's request has an unknown part {name!r}")
             parts[name] = data
-        return cls(digest, parts, plan, signature)
+        return cls(digest, parts, plan, signature, clip_norm, question)
 
 
 @dataclass(frozen=True)

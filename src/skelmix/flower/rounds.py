@@ -9,18 +9,31 @@ from typing import Any
 
 from skelmix.errors import InvalidInput, ProtocolError, RoundFailed
 from skelmix.flower.waves import Outcome
-from skelmix.planning import Plan
+from skelmix.planning import Cohort, Plan
+from skelmix.rounds.context import round_context
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
+from skelmix.wording import counted
 
 log = logging.getLogger("flwr.skelmix")
 
 
 class SecureRound:
-    """A round around the aggregator's `Server`; `requests` holds what is to be sent next, by node."""
+    """A round around the aggregator's `Server`; `requests` holds what is to be sent next, by node.
 
-    def __init__(self, server: Server, roster: tuple[int, ...], requests: dict[int, bytes]) -> None:
-        self._server, self.roster, self.requests = server, roster, requests
+    clip_norm: that of this round, where the plan's clip is adaptive.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        roster: tuple[int, ...],
+        requests: dict[int, bytes],
+        cohort: Cohort,
+        clip_norm: float | None = None,
+    ) -> None:
+        self._server, self.roster, self.requests, self.clip_norm = server, roster, requests, clip_norm
+        self._cohort = cohort
 
     @classmethod
     def start(
@@ -29,19 +42,34 @@ class SecureRound:
         round_number: int,
         keys: Mapping[int, bytes],
         *,
+        digest: str,
         session: bytes,
-        context: bytes,
+        run: int,
+        clip_norm: float | None,
         malicious: bool,
         sparse: bool,
     ) -> SecureRound:
-        """A round among the nodes that advertised `keys`; `RoundFailed` when so few cannot make one."""
+        """A round among the nodes that advertised `keys`; `RoundFailed` when so few cannot make one.
+
+        digest: what all of them must have accepted, the plan's with the question in it (`bound_digest`).
+        """
         count = len(keys)
+        if count == 0:
+            raise RoundFailed(
+                "no node answered: see the nodes' logs; where they start slowly, give them longer with "
+                "SecureGrid(phase_timeout=…)"
+            )
+        if count < plan.fewest_at_start:
+            raise RoundFailed(
+                f"{counted(count, 'node')} advertised keys: the noise of {plan.mechanism.name} is proved for "
+                f"{plan.fewest_at_start} that start a round; wait for all, or plan with mechanism='smm'"
+            )
         cohort, mechanism = plan.cohort.roster, plan.mechanism
-        threshold = cohort.min_survivors(count)
-        if malicious:
-            threshold = max(threshold, (count + cohort.colluding) // 2 + 1)
+        threshold = cohort.min_survivors(count, malicious=malicious, sparse=sparse)
         if count < 2 or cohort.shares(count) == 0 or threshold > count:
-            raise RoundFailed(f"{count} nodes have advertised keys: too few for a sum that hides anyone")
+            raise RoundFailed(
+                f"{counted(count, 'node')} advertised keys: too few for a sum that hides anyone"
+            )
         settings = Settings(
             mechanism.coordinates,
             mechanism.bits,
@@ -49,7 +77,8 @@ class SecureRound:
             cohort.colluding,
             malicious,
             full_graph=not sparse,
-            context=context,
+            context=round_context(digest, round_number, run, clip_norm),
+            noise=plan.removable_noise,
         )
         server = Server(settings, round=round_number, session=session)
         for node, data in keys.items():
@@ -60,8 +89,8 @@ class SecureRound:
         try:
             requests = server.close_advertise()
         except InvalidInput as error:
-            raise RoundFailed(f"{count} nodes cannot make a round: {error}") from error
-        return cls(server, tuple(requests), requests)
+            raise RoundFailed(f"{counted(count, 'node')} cannot make a round: {error}") from error
+        return cls(server, tuple(requests), requests, cohort, clip_norm)
 
     @property
     def round(self) -> int:
@@ -76,8 +105,12 @@ class SecureRound:
         return self._server.survivors
 
     def enough(self, answered: set[int]) -> bool:
-        """Whether those who answered, of the nodes asked in the current phase, reach the threshold."""
-        return len(answered & set(self.requests)) >= self.threshold
+        """Whether no more than the tolerated fraction of the nodes asked in the current phase is missing.
+
+        Fewer may be enough to open the sum: nobody is cut off as soon as the threshold is reached.
+        """
+        awaited = self._cohort.tolerated_survivors(len(self.requests))
+        return len(answered & set(self.requests)) >= max(self.threshold, awaited)
 
     def take(self, phase: str, outcome: Outcome) -> set[int]:
         """Hand the answers of a phase to the server; returns the nodes whose answer it accepted.
@@ -121,6 +154,6 @@ class Prepared:
     roster: tuple[int, ...]
     sharers: frozenset[int]
 
-    def usable(self, round_number: int, nodes: set[int]) -> bool:
+    def usable(self, nodes: set[int]) -> bool:
         """Whether enough of those who shared are among the nodes that the strategy proposes now."""
-        return self.secure.round == round_number and len(self.sharers & nodes) >= self.secure.threshold
+        return len(self.sharers & nodes) >= self.secure.threshold

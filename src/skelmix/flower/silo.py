@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -23,6 +24,7 @@ from skelmix.flower.arrays import layout
 from skelmix.mechanisms import Mechanism, SiloSum
 from skelmix.noise.entropy import system_entropy
 from skelmix.planning.silos import Silos
+from skelmix.rounds.running_clip import JointVectors
 
 log = logging.getLogger("flwr.skelmix")
 
@@ -36,16 +38,25 @@ class SiloRound:
     """
 
     def __init__(
-        self, mechanism: Mechanism, silos: Silos, *, digest: str, round: int, model: ArrayRecord
+        self,
+        mechanism: Mechanism,
+        silos: Silos,
+        *,
+        digest: str,
+        round: int,
+        model: ArrayRecord,
+        joint: JointVectors | None = None,
+        question: str = "",
     ) -> None:
-        self.silos, self._model = silos, model
+        self.question = question
+        self.silos, self._model, self._joint = silos, model, joint
         self._mechanism, self._digest, self._round = mechanism, digest, round
         self._sum: SiloSum | None = mechanism.silo_sum(round=round)
         self._token = b""
 
     @contextmanager
     def opened(self) -> Iterator[SiloRound]:
-        """`silo_update` works for this round inside, and in this thread only."""
+        """Within the block, and in this thread only, `silo_update` works for this round."""
         before = _current.set(self)
         try:
             yield self
@@ -56,13 +67,10 @@ class SiloRound:
         """Draw the records, add up their vectors and hand out the receipt; `InvalidInput` the second time."""
         from skelmix.federated.silo_update import PublicModel, add_drawn_records  # PyTorch: only here
 
-        if self._sum is None or self._token:
-            raise InvalidInput(
-                "silo_update was called twice in a round: one draw of the records is one update"
-            )
-        self._token = system_entropy().bytes(_TOKEN_BYTES)
+        if self.question:
+            raise InvalidInput("a question was asked, and silo_update trains: answer with file_update")
         add_drawn_records(
-            self._sum,
+            self._claimed(),
             PublicModel(*layout(self._model)),
             model,
             loss,
@@ -70,8 +78,34 @@ class SiloRound:
             targets,
             rate=Fraction(self.silos.batch, self.silos.records),
             entropy=system_entropy(),
+            joint=self._joint,
             **options,
         )
+        return self._receipt()
+
+    def add_file(self, path: Path) -> ConfigRecord:
+        """Answer the question from a file and hand out the receipt; `InvalidInput` the second time.
+
+        What is wrong with the file goes to the node's own log; one that cannot be used counts as empty.
+        """
+        from skelmix.statistics.asked import asked_from_text
+
+        self._claimed()
+        self._sum, notes = asked_from_text(self.question).sum_of_file(path, self._mechanism)
+        for note in notes:
+            log.error("%s (written to this node's log only)", note)
+        return self._receipt()
+
+    def _claimed(self) -> SiloSum:
+        """The sum, for the one update of the round."""
+        if self._sum is None or self._token:
+            raise InvalidInput(
+                "silo_update was called twice in a round: one draw of the records is one update"
+            )
+        self._token = system_entropy().bytes(_TOKEN_BYTES)
+        return self._sum
+
+    def _receipt(self) -> ConfigRecord:
         return ConfigRecord({"digest": self._digest, "round": self._round, "token": self._token})
 
     def redeem(self, content: RecordDict) -> SiloSum:
@@ -139,3 +173,14 @@ def silo_update(
             "and for no other"
         )
     return present.add_up(model, loss, records, targets, owners=owners, learning_rate=learning_rate)
+
+
+def file_update(path: Path) -> ConfigRecord:
+    """This party's answer to the question of the present round, from its file: put it into the reply.
+
+    Like `silo_update`, it returns a receipt without any data. `InvalidInput` outside a round with a question.
+    """
+    present = _current.get()
+    if present is None or not present.question:
+        raise InvalidInput("no question was asked in this round: file_update has nothing to answer")
+    return present.add_file(path)

@@ -1,4 +1,4 @@
-"""One wave: a message to each of some nodes, and as many of their answers as are worth waiting for."""
+"""One wave: a message to each of some nodes, and as many answers as the round needs."""
 
 from __future__ import annotations
 
@@ -57,48 +57,49 @@ def exchange(grid: Grid, messages: Iterable[Message], enough: Enough, waiting: W
     """
     asked = list(messages)
     start = time.monotonic()
-    found = Outcome()
+    outcome = Outcome()
     open_ids: dict[str, int] = {}
     for message, message_id in zip(asked, grid.push_messages(asked), strict=True):
         node = message.metadata.dst_node_id
         if message_id:
             open_ids[message_id] = node
         else:
-            found.refusals[node] = "the SuperLink did not take the message"
+            outcome.refusals[node] = "the SuperLink did not take the message"
     end, satisfied = start + waiting.timeout, False
     while open_ids:
         for reply in grid.pull_messages(list(open_ids)):
             answered = open_ids.pop(reply.metadata.reply_to_message_id, None)
             if answered is not None:
-                _take(found, answered, reply)
+                _take(outcome, answered, reply)
         now = time.monotonic()
-        if not satisfied and enough(set(found.answers)):
+        if not satisfied and enough(set(outcome.answers)):
             satisfied = True
             end = min(end, now + max(waiting.patience, now - start))
         if open_ids:
             if now >= end:
                 break
             time.sleep(min(waiting.poll, max(0.0, end - now)))
-    found.silent = set(open_ids.values())
-    found.seconds = time.monotonic() - start
-    for node, reason in found.refusals.items():
+    outcome.silent = set(open_ids.values())
+    outcome.seconds = time.monotonic() - start
+    for node, reason in outcome.refusals.items():
         log.warning("node %d: %s", node, reason)
-    if found.silent:
-        log.warning("%d of %d nodes did not answer in time", len(found.silent), len(asked))
-    return found
+    if outcome.silent:
+        silent = len(outcome.silent)
+        log.warning("%d of %d nodes did not answer within %.0f s", silent, len(asked), outcome.seconds)
+    return outcome
 
 
-def _take(found: Outcome, node: int, reply: Message) -> None:
+def _take(outcome: Outcome, node: int, reply: Message) -> None:
     if reply.has_error():
-        found.refusals[node] = reply.error.reason or f"error {reply.error.code}"
+        outcome.refusals[node] = reply.error.reason or f"error {reply.error.code}"
         return
     answer = Answer.from_content(reply.content)
     if not answer.parts and not answer.refused:
-        found.refusals[node] = "the reply is not skelmix's: is ClientApp(mods=[skelmix_mod]) set?"
+        outcome.refusals[node] = "the reply is not skelmix's: is ClientApp(mods=[skelmix_mod]) set?"
         return
     if answer.refused:
-        found.refusals[node] = "; ".join(
+        outcome.refusals[node] = "; ".join(
             sorted(answer.refused.values(), key=lambda text: not text.startswith(POLICY_PREFIX))
         )
-    found.answers[node] = answer
-    found.metrics[node] = reply.content.metric_records.get("metrics", MetricRecord())
+    outcome.answers[node] = answer
+    outcome.metrics[node] = reply.content.metric_records.get("metrics", MetricRecord())

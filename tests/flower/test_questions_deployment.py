@@ -1,0 +1,71 @@
+"""The guide to questions on other machines, run as written: a SuperLink and five parties on 127.0.0.1."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from skelmix.studies.fleet import free_ports
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "separate-machines.md"
+AS_WRITTEN = re.compile(r"<!-- not run: here; [^>]*-->\n```console\n(.*?)```", re.DOTALL)
+FILES = re.compile(r"```python\n(.*?)```", re.DOTALL)
+SECONDS = 600.0  # a bound for a busy machine; a quiet one needs a fraction of it
+
+
+def guide() -> tuple[str, str]:
+    """The page's Python block, and all commands that it marks as run here, in their order."""
+    text = GUIDE.read_text(encoding="utf-8")
+    blocks = [block.replace("\\\n", " ") for block in AS_WRITTEN.findall(text)]
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    assert len(lines) == 7
+    return FILES.findall(text)[0], "\n".join(lines)
+
+
+def test_the_guide_goes_from_five_directories_to_the_answer(tmp_path):
+    files, commands = guide()
+    subprocess.run([sys.executable, "-c", files], cwd=tmp_path, check=True, timeout=60)
+    script = f"set -e\n{commands}\n".replace("127.0.0.1:8000", "127.0.0.1:$PORT").replace(
+        "--port 8000", "--port $PORT"
+    )
+    assert "8000" not in script
+    environment = os.environ | {
+        "PORT": str(free_ports(1)[0]),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "FLWR_HOME": str(tmp_path / "flower"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+    }
+    with (tmp_path / "out.txt").open("wb") as out:
+        shell = subprocess.Popen(
+            ["bash", "-c", script], cwd=tmp_path, env=environment, stdout=out, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = shell.wait(SECONDS)
+        finally:  # the SuperLink and the parties, which the guide leaves running
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with suppress(ProcessLookupError):
+                    os.killpg(shell.pid, number)
+                    time.sleep(2.0)
+    printed = (tmp_path / "out.txt").read_text()
+    log = (tmp_path / "hospital-1" / "log.txt").read_text()
+    assert code == 0, printed + log
+    counted = re.search(r"^count +([\d,]+)", printed, re.MULTILINE)
+    assert counted is not None, printed + log
+    assert abs(int(counted[1].replace(",", "")) - 10_000) < 6 * 7.61, "six standard errors: 2e-9"
+    assert "ε = 0.9999 of 3, in 1 answer" in printed
+    assert "5 of 5 nodes refuse the plan" in printed
+    assert "column 'patient' may not be asked here" in printed
+    assert "Private statistics" in (tmp_path / "report.html").read_text()
+    for number in range(1, 6):
+        spent = (tmp_path / f"hospital-{number}" / "state" / "spent.jsonl").read_text().splitlines()
+        assert len(spent) == 2, "a header, and one charge: the refused question cost nothing"
+        assert "count; mean(age, 0..110)" in json.loads(spent[1].rpartition("\t")[0])["purpose"]
