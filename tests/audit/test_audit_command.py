@@ -24,8 +24,8 @@ def run(capsys, *words):
 
 
 def test_one_release_prints_one_json_object_and_a_picture(capsys, tmp_path):
-    code, told = run(capsys, *SMALL, "--plot", tmp_path / "roc.png", "--json")
-    found = json.loads(told.out)
+    code, printed = run(capsys, *SMALL, "--plot", tmp_path / "roc.png", "--json")
+    found = json.loads(printed.out)
     assert code == 0
     assert set(found) >= KEYS
     assert found["claimed"] <= 1.0
@@ -34,8 +34,8 @@ def test_one_release_prints_one_json_object_and_a_picture(capsys, tmp_path):
 
 def test_canaries_audit_all_rounds(capsys):
     words = ("--canaries", 40, "--cohort", 64, "--dimension", 64, "--rounds", 2, "--scale", 8, "--bits", 16)
-    code, told = run(capsys, *words, "--epsilon", 5, "--bound", "rdp", "--json")
-    found = json.loads(told.out)
+    code, printed = run(capsys, *words, "--epsilon", 5, "--bound", "rdp", "--json")
+    found = json.loads(printed.out)
     assert code == 0
     assert set(found) >= KEYS
     assert found["trials"] == 40
@@ -47,16 +47,16 @@ def test_a_refuted_claim_is_exit_code_1(capsys, monkeypatch):
 
     genuine = release.audit_release
     monkeypatch.setattr(release, "audit_release", lambda *a, **k: genuine(*a, **(k | {"claimed": 1e-3})))
-    code, told = run(capsys, *SMALL[:-1], 60_000)
+    code, printed = run(capsys, *SMALL[:-1], 60_000)
     assert code == 1
-    assert "REFUTED" in told.out
+    assert "REFUTED" in printed.out
 
 
 def test_a_plan_that_is_none_is_exit_code_2(capsys, tmp_path):
     (tmp_path / "plan.json").write_text("{}")
-    code, told = run(capsys, "--plan", tmp_path / "plan.json")
+    code, printed = run(capsys, "--plan", tmp_path / "plan.json")
     assert code == 2
-    assert "plan" in told.err
+    assert "plan" in printed.err
 
 
 @pytest.mark.parametrize("games", [(), ("--canaries", 2)])
@@ -65,10 +65,10 @@ def test_a_plan_that_is_none_is_exit_code_2(capsys, tmp_path):
 def test_a_probability_that_is_none_is_exit_code_2(capsys, option, value, games):
     """0 is not "not given", and the message quotes what was given."""
     words = ("--bits", 8, "--scale", 8, "--dimension", 2, "--cohort", 2, *games)
-    code, told = run(capsys, *words, option, value)
+    code, printed = run(capsys, *words, option, value)
     assert code == 2
-    assert not told.out
-    assert f"{option[2:]} = {float(value)}" in told.err
+    assert not printed.out
+    assert f"{option[2:]} = {float(value)}" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_a_probability_that_is_none_is_exit_code_2(capsys, option, value, games)
 )
 def test_an_option_that_would_be_ignored_is_refused(capsys, monkeypatch, tmp_path, words, ignored):
     monkeypatch.chdir(tmp_path)
-    code, told = run(capsys, *words)
+    code, printed = run(capsys, *words)
     assert code == 2
-    assert f"{ignored} would be ignored" in told.err
+    assert f"{ignored} would be ignored" in printed.err
     assert not list(tmp_path.iterdir())
 
 
@@ -121,8 +121,8 @@ def small_study(monkeypatch):
 
 
 def run_study(capsys, table):
-    code, told = run(capsys, "--all", "--output", table, "--json")
-    return code, json.loads(told.out)
+    code, printed = run(capsys, "--all", "--output", table, "--json")
+    return code, json.loads(printed.out)
 
 
 def rows_of(table):
@@ -148,18 +148,18 @@ def test_the_study_writes_its_rows_once_and_says_what_it_played(capsys, small_st
         assert (code, found["read"], found["played"], found["refuted"]) == (0, read, played, 0)
     assert len(rows_of(table)) == 3
     assert all(row["holds"] == "True" for row in rows_of(table))
-    code, told = run(capsys, "--all", "--output", table)
-    assert "3 configurations (3 read, 0 played), 0 claims refuted" in " ".join(told.out.split())
+    code, printed = run(capsys, "--all", "--output", table)
+    assert "3 configurations (3 read, 0 played), 0 claims refuted" in " ".join(printed.out.split())
 
 
 def test_a_stored_row_is_judged_by_its_lower_bound_not_by_its_own_verdict(capsys, small_study, tmp_path):
     table = tmp_path / "audit.csv"
     run_study(capsys, table)
     edit(table, lower_bound="99.0", holds="True")
-    code, told = run(capsys, "--all", "--output", table)
+    code, printed = run(capsys, "--all", "--output", table)
     assert code == 1
-    assert "1 claims refuted" in told.out
-    assert "attacked 99.0000" in " ".join(told.out.split())
+    assert "1 claims refuted" in printed.out
+    assert "attacked 99.0000" in " ".join(printed.out.split())
     edit(table, lower_bound="0.1", holds="False")
     assert run_study(capsys, table)[0] == 0
 
@@ -233,6 +233,6 @@ def test_the_plan_in_a_file_is_what_is_attacked(capsys, tmp_path):
     )
     (tmp_path / "plan.json").write_text(plan.to_json())
     assert Plan.from_json(plan.to_json()).mechanism == plan.mechanism
-    code, told = run(capsys, "--plan", tmp_path / "plan.json", "--trials", 2000, "--json")
+    code, printed = run(capsys, "--plan", tmp_path / "plan.json", "--trials", 2000, "--json")
     assert code == 0
-    assert json.loads(told.out)["claimed"] == pytest.approx(plan.report.epsilon, rel=1e-6)
+    assert json.loads(printed.out)["claimed"] == pytest.approx(plan.report.epsilon, rel=1e-6)

@@ -37,8 +37,8 @@ def test_randomised_response_is_not_refuted_and_nearly_reached():
     """Each canary's bit is released with odds e^ε: exactly (ε, 0)-private, and the bound comes close."""
     rng, epsilon, count = np.random.default_rng(11), 1.5, 20_000
     included = rng.random(count) < 0.5
-    told = included ^ (rng.random(count) > 1 / (1 + np.exp(-epsilon)))
-    found = judge(told.astype(float), included, claimed=epsilon, delta=1e-9)
+    answers = included ^ (rng.random(count) > 1 / (1 + np.exp(-epsilon)))
+    found = judge(answers.astype(float), included, claimed=epsilon, delta=1e-9)
     assert found.holds
     assert found.lower_bound > 0.8 * epsilon
 

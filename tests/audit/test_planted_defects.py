@@ -14,9 +14,9 @@ import pytest
 import skelmix as sk
 from helpers.audit import canary_plan
 from helpers.profiles import convolved_profiles, gaussian_profile
+from helpers.repeats import agreement_p_value
 from skelmix.audit.canaries import audit_training
 from skelmix.audit.release import audit_release
-from skelmix.audit.repeats import agreement_p_value
 from skelmix.encoding.fused import encode_rows
 from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.wrapping import wrap
@@ -161,7 +161,7 @@ def _only_the_amplified_epsilon(policy, plan):
 def test_a_policy_that_believes_every_population_is_caught(monkeypatch):
     """60 of ten million are (0, δ)-private with next to no noise. A node that knows whose round it is must
     not see more than the policy's ε of one round in it."""
-    policy = ClientPolicy(max_epsilon_round=5.0, max_epsilon_aggregator=5.0)
+    policy = ClientPolicy(max_epsilon_round=4.0, max_epsilon_aggregator=4.0)
 
     def honoured(population, epsilon, delta):
         plan = sk.plan(

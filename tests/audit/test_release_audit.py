@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from helpers.noiseless import noiseless
 from skelmix.audit.release import audit_release, log_likelihood_ratio, play, worst_pair
-from skelmix.audit.roc import allowed, plot, roc
+from skelmix.audit.roc_curve import allowed, plot, roc
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms import (
     Binomial,
@@ -76,7 +77,7 @@ def test_what_is_sent_is_the_pair_even_through_the_rotation():
     """Without noise the sums show the vector itself: clipped, on the support and nowhere else."""
     mechanism = smm(scale=8.0)
     pair = worst_pair(mechanism, "concentrated")
-    sent = mechanism.without_noise().encode(pair.vector, round=0)
+    sent = noiseless(mechanism).encode(pair.vector, round=0)
     assert sent[0] in (7, 8)  # γΔ = 8, or one less by the clip's rounding down
     assert (sent[1:] == 0).all()
 
@@ -106,7 +107,7 @@ def test_what_cannot_be_audited_is_refused():
     with pytest.raises(InvalidInput, match="distributed"):
         audit_release(CentralGaussian(4, 8, 1.0, 1.0, 1.0), delta=DELTA)
     with pytest.raises(InvalidInput, match="noise"):
-        audit_release(smm().without_noise(), delta=DELTA, claimed=1.0, trials=100)
+        audit_release(noiseless(smm()), delta=DELTA, claimed=1.0, trials=100)
     with pytest.raises(InvalidInput):
         audit_release(smm(), delta=DELTA, claimed=1.0, trials=1)
 

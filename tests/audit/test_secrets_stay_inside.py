@@ -41,7 +41,7 @@ def round_of_three():
     """Clients in the middle of a round, the first with planted keys, and the server."""
     first = Client(0, KeyPair(CHANNEL), identity=None)
     clients = [first, *(Client(i, KeyPair.generate()) for i in (1, 2))]
-    server = Server(Settings(4, 16, 2))
+    server = Server(Settings(4, 16, 2, noise=10.0))
     for client in clients:
         server.advertise(client.advertise())
     requests = server.close_advertise()
@@ -56,7 +56,8 @@ def secrets_of(client):
         CHANNEL,
         bytes(state.mask_secret),
         bytes(state.seed),
-        state.own_seed_share,
+        bytes(state.pieces),
+        state.own_shares,
         *client._agreed.values(),
     ]
 
@@ -71,7 +72,7 @@ def test_representations_of_clients_rounds_keys_and_entropy_hide_what_they_hold(
     assert len(client._agreed) == 2
     assert_absent(" ".join(f"{thing!r} {thing}" for thing in shown), *secrets)
     for other in clients:
-        server.masked(other.masked(requests[other.participant], np.zeros(4, np.uint16)))
+        server.masked(other.masked(requests[other.participant], np.zeros(4, np.uint16), participants=3))
     secrets += client._round.held.values()
     assert len(client._round.held) == 2
     text = f"{client} {client._round!r} {vars(client)}"
@@ -89,14 +90,16 @@ def test_errors_do_not_quote_secrets(round_of_three, caplog):
     is the caller's own local, and plain bytes cannot hide)."""
     clients, server, requests = round_of_three
     client, secrets = clients[0], secrets_of(clients[0])
-    told, locals_too = [], []
+    texts, locals_too = [], []
     vector = np.full(4, VALUE, np.uint16)
     attempts = [
         lambda: client.share(b"junk"),
-        lambda: client.masked(b"junk", vector),
-        lambda: client.masked(requests[1], vector),
-        lambda: client.masked(requests[0], np.full(5, VALUE, np.uint16)),
-        lambda: client.masked(requests[0], vector.astype(np.float64)),
+        lambda: client.masked(requests[0], vector),
+        lambda: client.masked(requests[0], vector, participants=2),
+        lambda: client.masked(b"junk", vector, participants=3),
+        lambda: client.masked(requests[1], vector, participants=3),
+        lambda: client.masked(requests[0], np.full(5, VALUE, np.uint16), participants=3),
+        lambda: client.masked(requests[0], vector.astype(np.float64), participants=3),
         lambda: client.unmask(requests[0]),
         lambda: client.restore(b"junk"),
         lambda: server.masked(b"junk"),
@@ -106,7 +109,7 @@ def test_errors_do_not_quote_secrets(round_of_three, caplog):
         for attempt in attempts:
             with pytest.raises(SkelmixError) as caught:
                 attempt()
-            told.append("".join(traceback.format_exception(caught.value)))
+            texts.append("".join(traceback.format_exception(caught.value)))
             with_locals = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
             locals_too += [
                 f"{name} = {value}"
@@ -114,7 +117,7 @@ def test_errors_do_not_quote_secrets(round_of_three, caplog):
                 if frame.filename != __file__  # the secrets to look for are locals of this file
                 for name, value in (frame.locals or {}).items()
             ]
-    text = " ".join(told) + caplog.text
+    text = " ".join(texts) + caplog.text
     assert any(line.startswith("state = Round(") for line in locals_too)
     assert_absent(text + " ".join(locals_too), *secrets)
     assert str(VALUE) not in text

@@ -76,11 +76,11 @@ def test_time_that_grows_with_the_sum_is_found_with_its_sign(monkeypatch, sign):
 
 def test_the_real_sampler_is_measured():
     found = timing.measure(samples=256, batches=40)
-    told = json.loads(json.dumps(found.to_dict()))
-    assert (told["law"], told["samples"], told["batches"]) == ("Sk(60, 60)", 256, 40)
-    assert 0 < told["seconds"] < 1
-    assert len(told["dependences"]) == 3
-    assert all(0 <= one["p_value"] <= 1 for one in told["dependences"])
+    stored = json.loads(json.dumps(found.to_dict()))
+    assert (stored["law"], stored["samples"], stored["batches"]) == ("Sk(60, 60)", 256, 40)
+    assert 0 < stored["seconds"] < 1
+    assert len(stored["dependences"]) == 3
+    assert all(0 <= one["p_value"] <= 1 for one in stored["dependences"])
 
 
 @pytest.mark.parametrize("bad", [{"samples": 0}, {"batches": 7}, {"rate": -1.0}])

@@ -88,7 +88,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before_it(tmp_path):
     assert (tmp_path / "checkpoint.pt").read_bytes() == saved
     again = resume(tmp_path)
     assert again.ledger.charged == 2
-    assert [record.get("lost", False) for record in again.history] == [False, True]
+    assert [record.lost for record in again.history] == [False, True]
     again.close()
 
 

@@ -17,11 +17,6 @@ __all__ = [
     "audit_training",
 ]
 
-_HOMES = {
-    "CanaryAudit": "canaries",
-    "ReleaseAudit": "release",
-    "audit_release": "release",
-    "audit_training": "canaries",
-}
+_HOMES = {"canaries": ("CanaryAudit", "audit_training"), "release": ("ReleaseAudit", "audit_release")}
 
 __getattr__ = lazily(__name__, _HOMES, needs=("torch", "torch"))

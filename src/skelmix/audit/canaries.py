@@ -14,9 +14,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom
 
+from skelmix.accounting.bisection import boundary
+from skelmix.arrays import BoolArray, FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.validation import positive, probability, whole
@@ -24,8 +25,6 @@ from skelmix.validation import positive, probability, whole
 if TYPE_CHECKING:
     from skelmix.planning import Plan
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 #: shares of the canaries about which a guess is made; each is tried, and pays its part of the error
 GUESSED = (1 / 16, 1 / 4, 1 / 2, 1.0)
@@ -59,11 +58,7 @@ def epsilon_at_least(canaries: int, guesses: int, right: int, *, delta: float, c
         low, high = high, 2 * high
         if high > 500:
             return low
-    for _ in range(60):
-        middle = (low + high) / 2
-        refuted = p_value(canaries, guesses, right, middle, delta) < error
-        low, high = (middle, high) if refuted else (low, middle)
-    return low
+    return boundary(lambda epsilon: p_value(canaries, guesses, right, epsilon, delta) < error, high, low)
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class CanaryAudit:
 
 
 def judge(
-    scores: Floats, included: Flags, *, claimed: float, delta: float, confidence: float = 0.999
+    scores: FloatArray, included: BoolArray, *, claimed: float, delta: float, confidence: float = 0.999
 ) -> CanaryAudit:
     """Guess from the scores who was included, and compare with the claim. Both arrays are (canaries,).
 
@@ -128,7 +123,7 @@ def judge(
 
 def run_with_canaries(
     plan: Plan, canaries: int | None = None, *, entropy: Entropy | None = None
-) -> tuple[Floats, Flags]:
+) -> tuple[FloatArray, BoolArray]:
     """(scores, included) of the plan's rounds, run through its own sampler and mechanism.
 
     The canaries are the first participants of the population; canary j's vector is the j-th axis, at the clip
@@ -154,7 +149,7 @@ def run_with_canaries(
     for round in range(plan.rounds):
         sampled = draw_cohort(cohort.sampling, cohort.population, cohort.expected, source)
         shares = cohort.shares(len(sampled))
-        if shares == 0:
+        if shares == 0 or cohort.min_survivors(len(sampled)) > len(sampled):
             continue  # a round that cannot be opened releases nothing
         present = sampled[sampled < count]
         present = present[included[present]]

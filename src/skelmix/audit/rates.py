@@ -12,25 +12,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import beta
 
+from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import probability
-
-Floats = NDArray[np.float64]
 
 _CANDIDATES = 2_000
 
 
-def rate_at_least(hits: Any, trials: int, error: float) -> Floats:
-    """Clopper-Pearson: the true rate is below this with probability at most `error`."""
+def rate_at_least(hits: Any, trials: int, error: float) -> FloatArray:
+    """A Clopper-Pearson lower limit: the true rate is below it with probability at most `error`."""
     hits = np.asarray(hits)
     return np.where(hits == 0, 0.0, beta.ppf(error, np.maximum(hits, 1), trials - hits + 1))
 
 
-def rate_at_most(hits: Any, trials: int, error: float) -> Floats:
-    """Clopper-Pearson: the true rate is above this with probability at most `error`."""
+def rate_at_most(hits: Any, trials: int, error: float) -> FloatArray:
+    """A Clopper-Pearson upper limit: the true rate is above it with probability at most `error`."""
     hits = np.asarray(hits)
     return np.where(hits == trials, 1.0, beta.isf(error, hits + 1, np.maximum(trials - hits, 1)))
 
@@ -46,7 +44,9 @@ class Bounded:
     false_positives: float
 
 
-def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, confidence: float) -> Bounded:
+def epsilon_at_least(
+    with_vector: FloatArray, without: FloatArray, *, delta: float, confidence: float
+) -> Bounded:
     """A lower bound `epsilon` on the ε of the mechanism, right with probability `confidence`.
 
     with_vector, without: scores of independent trials in the two worlds, as many in each; higher means more
@@ -62,16 +62,16 @@ def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, conf
         raise InvalidInput("scores: NaN or infinity; a likelihood ratio must be cut off before it is passed")
     error = (1 - confidence) / 4
     chosen_on = count // 4
-    found = [Bounded(0.0, math.inf, "none", 0.0, 0.0)]
+    bounds = [Bounded(0.0, math.inf, "none", 0.0, 0.0)]
     # "reverse" is the same question with the worlds' names and the sign of the score exchanged
-    for direction, one, other in (("forward", with_vector, without), ("reverse", -without, -with_vector)):
+    for direction, here, there in (("forward", with_vector, without), ("reverse", -without, -with_vector)):
         cuts = np.unique(
-            np.quantile(np.concatenate([one[:chosen_on], other[:chosen_on]]), _steps(), method="lower")
+            np.quantile(np.concatenate([here[:chosen_on], there[:chosen_on]]), _steps(), method="lower")
         )
-        chosen = cuts[int(np.argmax(_epsilons(one[:chosen_on], other[:chosen_on], cuts, delta, error)))]
-        judged = _epsilons(one[chosen_on:], other[chosen_on:], np.array([chosen]), delta, error)[0]
-        kept = float(chosen) if direction == "forward" else -float(chosen)
-        found.append(
+        threshold = cuts[int(np.argmax(_epsilons(here[:chosen_on], there[:chosen_on], cuts, delta, error)))]
+        judged = _epsilons(here[chosen_on:], there[chosen_on:], np.array([threshold]), delta, error)[0]
+        kept = float(threshold) if direction == "forward" else -float(threshold)
+        bounds.append(
             Bounded(
                 float(judged),
                 kept,
@@ -80,19 +80,21 @@ def epsilon_at_least(with_vector: Floats, without: Floats, *, delta: float, conf
                 float(np.mean(without[chosen_on:] >= kept)),
             )
         )
-    return max(found, key=lambda one: one.epsilon)
+    return max(bounds, key=lambda bound: bound.epsilon)
 
 
-def _steps() -> Floats:
+def _steps() -> FloatArray:
     """Quantiles to try as thresholds: dense in the upper tail, where the best one lies."""
     return np.concatenate([np.linspace(0, 1, _CANDIDATES), 1 - np.geomspace(1e-7, 1, _CANDIDATES)])
 
 
-def _epsilons(one: Floats, other: Floats, cuts: Floats, delta: float, error: float) -> Floats:
+def _epsilons(
+    here: FloatArray, there: FloatArray, cuts: FloatArray, delta: float, error: float
+) -> FloatArray:
     """ln((hits in `one` - δ)/(hits in `other`)) for each threshold, by the limits, at least 0."""
-    count = len(one)
-    hits = count - np.searchsorted(np.sort(one), cuts)
-    alarms = count - np.searchsorted(np.sort(other), cuts)
+    count = len(here)
+    hits = count - np.searchsorted(np.sort(here), cuts)
+    alarms = count - np.searchsorted(np.sort(there), cuts)
     low = rate_at_least(hits, count, error) - delta
     high = rate_at_most(alarms, count, error)
     return np.log(np.maximum(low / high, 1.0))

@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.arrays import FloatArray
 from skelmix.audit.rates import Bounded, epsilon_at_least
 from skelmix.encoding.rotation import unrotate
 from skelmix.encoding.subset import choose
 from skelmix.encoding.wrapping import unwrap, wrap
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
-from skelmix.mechanisms.mechanism import IntegerMechanism
+from skelmix.mechanisms.mechanism import IntegerMechanism, sending_integers
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.planning import Cohort, privacy_report
 from skelmix.validation import one_of, positive, probability, whole
-
-Floats = NDArray[np.float64]
 
 PAIRS = ("concentrated", "spread")
 
@@ -45,7 +44,7 @@ class Pair:
     """
 
     name: str
-    vector: Floats
+    vector: FloatArray
     value: float
     support: int
 
@@ -56,8 +55,8 @@ class Attack:
 
     pair: Pair
     bounded: Bounded
-    with_vector: Floats
-    without: Floats
+    with_vector: FloatArray
+    without: FloatArray
 
 
 @dataclass(frozen=True)
@@ -141,12 +140,11 @@ def audit_release(
     """
     whole(8, trials=trials)
     probability(delta=delta, confidence=confidence)
-    if not isinstance(mechanism, IntegerMechanism):
-        raise InvalidInput(f"{mechanism.name} releases no integers: only distributed mechanisms are audited")
+    integers = sending_integers(mechanism)
     for name in pairs:
         one_of(PAIRS, pair=name)
     # the padding is part of what is sent: a vector may as well have all of these coordinates
-    attacked = replace(mechanism, dimension=mechanism.padded_dimension)
+    attacked = replace(integers, dimension=integers.padded_dimension)
     if claimed is None:
         alone = Cohort(1, 1, sampling="none")
         report = privacy_report(mechanism, bound=bound, cohort=alone, rounds=1, delta=delta)
@@ -198,10 +196,10 @@ class Ratios:
     """The table of ln P_x(k)/P_0(k) for the wrapped value k of one coordinate, k = first, first + 1, …."""
 
     first: int
-    values: Floats
+    values: FloatArray
     bits: int
 
-    def __call__(self, sent: NDArray[Any]) -> Floats:
+    def __call__(self, sent: NDArray[Any]) -> FloatArray:
         """Scores of (trials, coordinates) releases; values beyond the table count as its ends."""
         place = np.clip(unwrap(sent, self.bits) - self.first, 0, len(self.values) - 1)
         return np.asarray(self.values[place].sum(axis=1), np.float64)
@@ -239,7 +237,7 @@ def play(
     ratios: Ratios,
     trials: int,
     entropy: Entropy | None = None,
-) -> Floats:
+) -> FloatArray:
     """The scores of several releases.
 
     The first participant sends the pair's vector (or zero without one), the others zero.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.arrays import BoolArray, FloatArray, IntArray
 from skelmix.audit.rates import epsilon_at_least
 from skelmix.audit.release import (
     PAIRS,
@@ -26,9 +27,9 @@ from skelmix.audit.release import (
     worst_pair,
 )
 from skelmix.encoding.wrapping import wrap
-from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms import Mechanism
-from skelmix.mechanisms.silo import SiloMechanism
+from skelmix.mechanisms.silo import SiloMechanism, summing_records
 from skelmix.noise.entropy import Entropy, system_entropy
 from skelmix.planning import privacy_report
 from skelmix.planning.silos import Silos
@@ -38,9 +39,6 @@ from skelmix.validation import one_of, positive, probability, whole
 if TYPE_CHECKING:
     from skelmix.planning import Plan
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
 
 def audit_record(
     mechanism: Mechanism,
@@ -49,7 +47,7 @@ def audit_record(
     delta: float,
     bound: str = "tight",
     claimed: float | None = None,
-    others: Floats | None = None,
+    others: FloatArray | None = None,
     trials: int = 20_000,
     confidence: float = 1 - 1e-6,
     pair: str = "spread",
@@ -72,15 +70,14 @@ def audit_record(
     whole(8, trials=trials)
     probability(delta=delta, confidence=confidence)
     one_of(PAIRS, pair=pair)
-    if not isinstance(mechanism, SiloMechanism):
-        raise InvalidInput(f"{mechanism.name} cannot sum records: only smm and dgm are audited for silos")
+    summing = summing_records(mechanism)
     if claimed is None:
         report = privacy_report(mechanism, bound=bound, cohort=silos, rounds=1, delta=delta)
         claimed, bound = report.epsilon, report.bound
     if math.isinf(claimed):
         raise PrivacyUnattainable(f"{bound!r} proves nothing for this mechanism: there is no claim to attack")
     positive(claimed=claimed)
-    attacked = replace(mechanism, dimension=mechanism.padded_dimension)
+    attacked = replace(summing, dimension=summing.padded_dimension)
     target = worst_pair(attacked, pair)
     source = system_entropy() if entropy is None else entropy
     known = np.empty((0, attacked.dimension)) if others is None else np.asarray(others, np.float64)
@@ -95,7 +92,7 @@ class _Game:
     """One round, played again and again: the first silo has the record or not, further silos have none."""
 
     def __init__(
-        self, mechanism: SiloMechanism, rate: Fraction, pair: Pair, others: Floats, entropy: Entropy
+        self, mechanism: SiloMechanism, rate: Fraction, pair: Pair, others: FloatArray, entropy: Entropy
     ) -> None:
         self.mechanism, self.rate, self.pair, self.entropy = mechanism, rate, pair, entropy
         self._worlds = {True: np.vstack([others, pair.vector]), False: others}
@@ -106,13 +103,13 @@ class _Game:
             silo.add(others)
             self._base = silo.rounded(entropy)
 
-    def scores(self, here: bool, trials: int) -> Floats:
+    def scores(self, here: bool, trials: int) -> FloatArray:
         """The scores of so many rounds with the record, or without it."""
         seen = np.stack([self._sum(self._worlds[here]) for _ in range(trials)])
         released = wrap(seen - self._base, self.mechanism.bits)
         return self._ratios(released[:, : self.pair.support])
 
-    def _sum(self, records: Floats) -> NDArray[np.int64]:
+    def _sum(self, records: FloatArray) -> IntArray:
         total = np.zeros(self.mechanism.coordinates, np.int64)
         for place in range(self.mechanism.shares):
             silo = self.mechanism.silo_sum(round=0)
@@ -124,7 +121,7 @@ class _Game:
 
 def run_with_record_canaries(
     plan: Plan, silos: Silos, canaries: int | None = None, *, entropy: Entropy | None = None
-) -> tuple[Floats, Flags]:
+) -> tuple[FloatArray, BoolArray]:
     """(scores, included) of all rounds of a plan for silos, in which the canaries are records.
 
     Canary j's vector is the j-th axis at the clip norm; it is a record of one of the silos whose noise the

@@ -108,7 +108,7 @@ class Game:
 
     def play(self) -> dict[str, Any]:
         """One row: the setting, its claim, and what the attack proves."""
-        found = audit_release(
+        audited = audit_release(
             self.mechanism,
             delta=DELTA,
             bound=self.setting.bound,
@@ -118,11 +118,11 @@ class Game:
         )
         left_out = ("mechanism", "bound", "bits")
         return asdict(self.setting) | {
-            name: value for name, value in found.to_dict().items() if name not in left_out
+            name: value for name, value in audited.to_dict().items() if name not in left_out
         }
 
     def was_played(self, row: Mapping[str, Any] | None) -> bool:
-        """Whether a stored row is of this very game.
+        """Whether a stored row belongs to exactly this game.
 
         Same δ, confidence and number of games, a lower bound that is a number >= 0, and a claim within
         `DRIFT` of today's. A claim that moved further, up or down, says that another mechanism or another

@@ -1,4 +1,4 @@
-"""How long the sampler takes, given what it drew: the side channel, measured.
+"""Whether the sampler's running time reveals what it drew: the side channel, measured.
 
 The sampler looks 16 uniform bits up in a table; a few entries (sentinels) need more bits and a search.
 Batches whose time is known are sorted by a property of their output, and the two halves are compared.
@@ -70,8 +70,8 @@ def measure(rate: float = 60.0, samples: int = 4096, batches: int = 4000) -> Tim
         values = out.astype(np.int64)
         seen[:, batch] = values.sum(), (values * values).sum(), np.count_nonzero(np.abs(values) > edge)
     names = ("sum", "sum of squares", "values in the tails")
-    found = tuple(_dependence(name, row, seconds) for name, row in zip(names, seen, strict=True))
-    return Timing(f"Sk({rate:g}, {rate:g})", samples, batches, float(np.median(seconds)), found)
+    dependences = tuple(_dependence(name, row, seconds) for name, row in zip(names, seen, strict=True))
+    return Timing(f"Sk({rate:g}, {rate:g})", samples, batches, float(np.median(seconds)), dependences)
 
 
 def _dependence(name: str, seen: np.ndarray, seconds: np.ndarray) -> Dependence:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skelmix.arrays import FloatArray
 from skelmix.audit.release import ReleaseAudit
 from skelmix.errors import MissingExtra
 
-Floats = NDArray[np.float64]
 
-
-def roc(with_vector: Floats, without: Floats, points: int = 4_000) -> tuple[Floats, Floats]:
+def roc(with_vector: FloatArray, without: FloatArray, points: int = 4_000) -> tuple[FloatArray, FloatArray]:
     """(false positive rate, true positive rate) of the thresholds, from strict to lax."""
     both = np.sort(np.concatenate([with_vector, without]))
     steps = np.concatenate([np.linspace(0, 1, points), 1 - np.geomspace(1 / len(both), 1, points)])
@@ -22,7 +20,7 @@ def roc(with_vector: Floats, without: Floats, points: int = 4_000) -> tuple[Floa
     return rates[0], rates[1]
 
 
-def allowed(false_positives: Floats, epsilon: float, delta: float) -> Floats:
+def allowed(false_positives: FloatArray, epsilon: float, delta: float) -> FloatArray:
     """The highest true positive rate that (ε, δ) leaves at these false positive rates: both directions."""
     forward = np.exp(epsilon) * false_positives + delta
     reverse = 1 - np.exp(-epsilon) * np.maximum(1 - delta - false_positives, 0)
