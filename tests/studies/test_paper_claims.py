@@ -21,15 +21,15 @@ MANY = FEW | {"skellam": 1.01, "ddg": 1.0}
 
 
 def _rows(bend: Any = lambda row: None) -> list[dict[str, Any]]:
-    made = []
+    rows = []
     for cell in figure1.cells(False, None):
         few = cell["bits"] is not None and cell["bits"] <= 14
         mse = 1.0 if cell["bits"] is None else (FEW if few else MANY)[cell["line"]]
         row = dict.fromkeys(sums.MEASURES) | cell
-        made.append(row | {"mse": mse, "ratio": 1.0, "scale": cell["asked_scale"] or 1.0, "kept_length": 1.0})
-        bend(made[-1])
-        made[-1]["predicted_noise"] = made[-1]["mse"]
-    return made
+        rows.append(row | {"mse": mse, "ratio": 1.0, "scale": cell["asked_scale"] or 1.0, "kept_length": 1.0})
+        bend(rows[-1])
+        rows[-1]["predicted_noise"] = rows[-1]["mse"]
+    return rows
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[bool | None]:

@@ -29,6 +29,18 @@ def test_claims_hold_at_the_bars_and_fail_beyond():
     assert all(claim.holds is None for claim in rate.claims([]))
 
 
+def test_a_gap_within_two_standard_errors_is_not_called_worse():
+    def verdict(*gaps: float) -> bool | None:
+        rows = [row for row in _rows() if row["line"] in ("smm-rate", "smm-auto")]
+        for row in rows:
+            dense = row["line"] == "smm-auto"
+            row["accuracy"] = 0.9 if dense else 0.9 + gaps[row["seed"]] / 100
+        return next(c.holds for c in rate.claims(rows) if "dense SMM" in c.text)
+
+    assert verdict(0.3, -0.3, -0.03)
+    assert not verdict(-0.3, -0.31, -0.29)
+
+
 def test_only_seeds_that_both_lines_have_are_compared():
     rows = [row for row in _rows() if row["line"] == "smm-rate" or row["seed"] == 1]
     rows = [row for row in rows if row["line"] != "smm-rate" or row["seed"] != 1]
@@ -39,6 +51,16 @@ def test_tables_and_picture(tmp_path: Path):
     titles = [grid.title for grid in rate.tables(_rows())]
     assert len(titles) == 4
     assert all(path.stat().st_size > 1000 for path in rate.draw(_rows()[:5], tmp_path / "rate"))
+
+
+def test_points_lost_are_given_to_a_hundredth():
+    rows = _rows(-1e-13)  # float64 leaves as much of a difference of equal means
+    for row in rows:
+        if row["line"] == "smm-rate" and row["rate"] == 8.0:
+            row["accuracy"] += 0.1 / 100
+    lost = {row[0]: row[5] for row in rate.tables(rows)[0].rows}
+    assert lost["8"] == "0.00"
+    assert lost["0.5"] == "0.40"
 
 
 def test_rows_of_the_figures_are_borrowed(tmp_path: Path):

@@ -6,11 +6,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from skelmix.studies.benchmarks import secagg
+from skelmix.planning import Cohort
+from skelmix.studies.benchmarks import secagg, secagg_noise
 
 
 def test_a_small_run_has_all_columns_and_bars():
-    result = secagg.run(participants=(4, 12), dimension=64, bits=(5, 16), flower=False, in_memory=12)
+    result = secagg.run(
+        participants=(4, 12), dimension=64, bits=(5, 16), flower=False, in_memory=12, noisy=(12,),
+        few=((12, 40),),
+    )  # fmt: skip
     assert [(row["participants"], row["bits"]) for row in result["rows"]] == [
         (4, 5),
         (12, 5),
@@ -22,7 +26,18 @@ def test_a_small_run_has_all_columns_and_bars():
         assert row["masked_input_bytes"] <= 64 * row["bits"] // 8 + 140
         assert set(row["client_seconds"]) == {"share", "masked", "unmask"}
     assert result["flower"] is None
-    assert len(result["bars"]) == 3
+    assert f"measured on {result['date']}" in secagg.markdown(result)
+    assert len(result["bars"]) == 7
+    (low,) = result["few_coordinates"]
+    assert (low["payload_bytes"], low["participants"], low["degree"]) == (40, 12, 11)
+    assert low["payload_bytes"] + 11 * 32 < low["bytes_sent"] <= low["bytes_stated"]
+    rows = [
+        tuple(row[key] for key in ("tolerance", "dropouts", "colluding")) for row in result["excess_noise"]
+    ]
+    assert rows[:3] == [(0.1, 0, 0), (0.1, 0, 1), (0.1, 1, 1)]
+    assert rows[3:7] == [(0.2, 0, 0), (0.2, 0, 1), (0.2, 1, 1), (0.2, 2, 1)]
+    assert rows[7:] == [(0.3, 0, 0), (0.3, 0, 1), (0.3, 1, 1), (0.3, 3, 1)]
+    assert all(noisy > plain for plain, noisy in (row["bytes_sent"] for row in result["excess_noise"]))
     console = Console(width=160, record=True, quiet=True)
     console.print(secagg.table(result))
     shown = secagg.markdown(result)
@@ -30,15 +45,45 @@ def test_a_small_run_has_all_columns_and_bars():
         assert f"| {row['participants']} | {row['bits']} | {row['degree']} |" in shown
         assert f" {1000 * row['client_seconds']['share']:.2f} " in shown
     assert all(bar["bar"] in shown for bar in result["bars"])
+    assert f"| 40 | {low['bytes_sent']:,} | {low['bytes_stated']:,} |" in shown
 
 
 def test_the_stored_result_met_the_bars_and_is_what_the_page_shows():
     stored = json.loads((Path(__file__).parents[2] / "results/secagg.json").read_text())
-    assert len(stored["bars"]) == 5
-    assert all(bar["met"] for bar in stored["bars"])
+    noisy = "excess_noise" in stored  # not in results that were measured before there was any
+    sampled = [bar for bar in stored["bars"] if "sampled" in bar["bar"]]
+    assert len(stored["bars"]) - len(sampled) == (8 if noisy else 5) + ("few_coordinates" in stored)
+    missed = [bar["bar"] for bar in stored["bars"] if not bar["met"]]
+    # sampled cohorts open with fewer survivors, so they have more neighbours: the page says it
+    assert set(missed) <= {bar["bar"] for bar in sampled if "server" not in bar["bar"]}
     assert stored["bars"] == secagg._bars(stored)  # computed from the rows, not written in
     lines = secagg.markdown(stored).split("\n")
     assert sum(line.startswith("| 50 | 8 |") for line in lines) == 1
+    rows = sum(line.startswith("| 240 | 0.2 | 48 | 12 |") for line in lines)
+    assert rows == noisy * (2 if sampled else 1)
+
+
+def test_sampled_cohorts_are_measured_at_the_threshold_of_their_plan_beside_the_round_they_replace():
+    asked = []
+
+    def measured(n, dimension, bits, absent, **rules):
+        asked.append((absent, rules["threshold"], rules.get("colluding", 0), "noise" in rules))
+        sizes = dict.fromkeys(
+            ("bytes_sent", "bytes_received", "server_bytes_sent", "server_bytes_received"), 1
+        )
+        return {"degree": 0, "client_seconds": {"share": 1.0}, "server_unmask_seconds": 1.0, **sizes}
+
+    rows = secagg_noise.rows((240,), 64, measured)
+    plans = [(row["tolerance"], row["dropouts"], row["colluding"], row["sampled"]) for row in rows]
+    for tolerance, allowed in ((0.1, 24), (0.2, 48), (0.3, 72)):
+        for absent in (0, allowed // 2, allowed):
+            for sampled in (False, True):
+                assert (tolerance, absent, 12, sampled) in plans
+        assert (0, 240 - allowed, 0, False) in asked
+    need = Cohort(240, 60_000, dropout_tolerance=0.1).with_least_survivors(1e-5, 1_000).min_survivors(240)
+    assert (0, need, 0, True) in asked
+    assert need < 190
+    assert len(secagg_noise.bars(rows)) == 6
 
 
 def test_bars_are_met_on_the_right_side_of_their_limit():
@@ -50,4 +95,6 @@ def test_bars_are_met_on_the_right_side_of_their_limit():
 
 def test_without_flower_the_peer_is_left_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
-    assert secagg.run(participants=(4,), dimension=8, bits=(8,), in_memory=4)["flower"] is None
+    assert (
+        secagg.run(participants=(4,), dimension=8, bits=(8,), in_memory=4, noisy=(), few=())["flower"] is None
+    )

@@ -13,7 +13,11 @@ def rows(**changes):
     for cell in silos.cells(False, None):
         line = cell["line"]
         row = dict.fromkeys(silos.MEASURES) | cell | {"accuracy": FITTING[line], "mse": ERRORS[line]}
-        row |= {"predicted_mse": 0.4, "epsilon_observers": 2.99, "epsilon_aggregator": 2.99}
+        row |= {
+            "predicted_mse": 4.0 if line == "per-site" else 0.4,
+            "epsilon_observers": 2.99,
+            "epsilon_aggregator": 2.99,
+        }
         found.append(row | (changes if line == "silos" else {}))
     return found
 

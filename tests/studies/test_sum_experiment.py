@@ -75,8 +75,8 @@ def test_a_sum_study_from_end_to_end(tmp_path: Path) -> None:
 def test_prediction_is_told_for_mixtures_and_others_apart() -> None:
     lines = [("smm-tight", 1.01), ("dgm-paper", 0.98), ("ddg", 0.9), ("gaussian-rdp", 0.5)]
     rows = [{"line": line, "ratio": ratio, "kept_length": None} for line, ratio in lines]
-    told = "0.980 to 1.010 over 2 rows of the mixtures; 0.900 to 0.900 over 1 rows of the other"
-    assert told in sum_rows.words(rows)[0]
+    sentence = "0.980 to 1.010 over 2 rows of the mixtures; 0.900 to 0.900 over 1 rows of the other"
+    assert sentence in sum_rows.words(rows)[0]
     assert sum_rows.words(rows[3:]) == []
 
 

@@ -44,14 +44,14 @@ def _accuracy(cell: dict[str, Any]) -> float | None:
 
 
 def _rows(dataset: str = "mnist") -> list[dict[str, Any]]:
-    made = []
+    rows = []
     for cell in figure2.cells(dataset, False, None):
         accuracy = _accuracy(cell)
         row = dict.fromkeys(training.MEASURES) | cell
         if accuracy is not None:
             wobble = 0.01 * (cell["seed"] - 1)
-            made.append(row | {"accuracy": accuracy / 100 + wobble / 100, "revision": 1})
-    return made
+            rows.append(row | {"accuracy": accuracy / 100 + wobble / 100, "revision": 1})
+    return rows
 
 
 def test_all_claims_hold_on_numbers_made_to_fit() -> None:

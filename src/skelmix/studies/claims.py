@@ -33,9 +33,9 @@ def judged(text: str, source: str, findings: Sequence[tuple[str, float, bool]], 
     if not findings:
         return Claim(text, source, None, "no rows")
     numbers = [number for _, number, _ in findings]
-    told = f"{quantity}: {min(numbers):.4g} to {max(numbers):.4g} over {len(findings)} cases"
+    summary = f"{quantity}: {min(numbers):.4g} to {max(numbers):.4g} over {len(findings)} cases"
     broken = [f"{case}: {number:.4g}" for case, number, fine in findings if not fine]
     if broken:
         rest = f", and {len(broken) - 3} more" if len(broken) > 3 else ""
-        told += f"; broken in {len(broken)}: " + ", ".join(broken[:3]) + rest
-    return Claim(text, source, not broken, told)
+        summary += f"; broken in {len(broken)}: " + ", ".join(broken[:3]) + rest
+    return Claim(text, source, not broken, summary)

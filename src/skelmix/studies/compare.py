@@ -41,9 +41,9 @@ def plot_error_against_rate(
     for line, (mechanism, bound) in LINES.items():
         points = []
         for rate in rates:
-            chosen = settings | {"mechanism": mechanism, "bound": bound or settings["bound"], "rate": rate}
+            options = settings | {"mechanism": mechanism, "bound": bound or settings["bound"], "rate": rate}
             try:
-                central = build(**chosen)
+                central = build(**options)
             except (PrivacyUnattainable, InvalidInput):  # no noise does it, or the bits cannot carry it
                 continue
             points.append((rate, central.predicted.effective_mse, 0.0))
@@ -57,3 +57,30 @@ def plot_error_against_rate(
     at.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     at.minorticks_off()
     finish(figure, path, columns=3)
+
+
+def plot_comparison(path: Path, rows: list[dict[str, Any]], rates: list[dict[str, Any]]) -> None:
+    """Write what `plan --compare` prints as a picture: bars by mechanism, and the error over rates.
+
+    Raises `MissingExtra` without matplotlib.
+    """
+    figure, axes = canvas(1, 2, width=4.2, height=3.2)
+    bars, line = axes[0]
+    able = sorted((row for row in rows if "error" not in row), key=_relative)
+    names = [row["mechanism"] for row in able]
+    bars.barh(names, [_relative(row) for row in able], color="#0072B2")
+    bars.invert_yaxis()
+    bars.axvline(1.0, color="#777777", linestyle="--", linewidth=1)
+    panel(bars, "all mechanisms", x="squared error, times the central Gaussian's")
+    panel(line, "over rates", x="bits per weight", y="squared error, times the central Gaussian's")
+    points = sorted((row["rate"], _relative(row)) for row in rates if "error" not in row)
+    line.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=4, color="#D55E00")
+    line.set_xscale("log", base=2)
+    line.axhline(1.0, color="#777777", linestyle="--", linewidth=1)
+    if able and _relative(able[-1]) > 10 * _relative(able[0]):
+        bars.set_xscale("log")
+    finish(figure, path)
+
+
+def _relative(row: dict[str, Any]) -> float:
+    return float(row["predicted"]["effective_mse"]) / float(row["central_gaussian_mse"])

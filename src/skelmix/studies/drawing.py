@@ -96,8 +96,8 @@ def finish(figure: Figure, path: Path, *, columns: int = 4, title: str | None = 
     if title:
         figure.suptitle(title, fontsize=11)
     written = [path] if path.suffix in (".png", ".svg") else [Path(f"{path}.png"), Path(f"{path}.svg")]
-    for one in written:
-        figure.savefig(one, dpi=160, metadata={"Date": None} if one.suffix == ".svg" else None)
+    for picture in written:
+        figure.savefig(picture, dpi=160, metadata={"Date": None} if picture.suffix == ".svg" else None)
     pyplot.close(figure)
     return written
 

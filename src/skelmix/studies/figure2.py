@@ -22,7 +22,7 @@ def cells(dataset: str, quick: bool, seeds: int | None) -> list[Row]:
     """The settings to measure, the most valuable first.
 
     SMM tight beside DPSGD and the paper's SMM, then all mechanisms against ε, then the sweeps of |B| and γ.
-    quick: 40 rounds, a few settings.
+    quick: a few rounds, a few settings.
     """
     cell = partial(training.cell, dataset)
     if quick:
@@ -36,7 +36,7 @@ def cells(dataset: str, quick: bool, seeds: int | None) -> list[Row]:
 
 def _quick(cell: Callable[..., Row], seed: int) -> list[Row]:
     lines = (("gaussian-pld", None, None), ("smm-auto", 8, None), ("smm-paper", 8, 64.0), ("ddg", 8, 64.0))
-    return [cell(line, bits, scale, 3.0, seed, rounds=40) for line, bits, scale in lines]
+    return [cell(line, bits, scale, 3.0, seed, rounds=training.QUICK_ROUNDS) for line, bits, scale in lines]
 
 
 def _first(cell: Callable[..., Row], seed: int) -> list[Row]:

@@ -18,11 +18,11 @@ AT_SCALE = ("dgm-paper-integer", "dgm-paper", "dgm-tight", "smm-paper", "smm-tig
 
 
 def cells(quick: bool, seeds: int | None) -> list[Row]:
-    """ε = 3 first. quick: 40 rounds at 8 bits."""
+    """ε = 3 first. quick: a few rounds at 8 bits."""
     if quick:
         lines = ("dgm-paper-integer", "smm-paper")
         return [
-            training.cell(d, ln, 8, 64.0, 3.0, seed, rounds=40)
+            training.cell(d, ln, 8, 64.0, 3.0, seed, rounds=training.QUICK_ROUNDS)
             for seed in range(seeds or 1)
             for d in DATASETS
             for ln in lines
@@ -81,8 +81,8 @@ def draw(rows: Sequence[Row], path: Path) -> list[Path]:
             panel(at, f"({next(letters)}) {dataset}, m = 2$^{{{bits}}}$, γ = {scale:g}", x="ε")
             at.set_ylabel("accuracy (%)" if column == 0 else "", fontsize=9)
             for line in LINES:
-                found = [(e, known.at(line, bits, scale, e)) for e in EPSILONS]
-                draw_line(at, line, [(e, mean.value, mean.spread) for e, mean in found if mean is not None])
+                means = [(e, known.at(line, bits, scale, e)) for e in EPSILONS]
+                draw_line(at, line, [(e, mean.value, mean.spread) for e, mean in means if mean is not None])
     return finish(figure, path)
 
 

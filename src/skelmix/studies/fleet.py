@@ -41,9 +41,9 @@ def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nobody listens on now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 class Loopback:

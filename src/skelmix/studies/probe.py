@@ -49,7 +49,8 @@ class PaperRound:
             bound="rdp",
         )
         trainer = Trainer(self.model, cross_entropy, self.clients, plan, self.optimizer, diagnostics=True)
-        return min(float(record["diagnostics"]["seconds"]) for record in trainer.run().history)
+        notes = (record.diagnostics for record in trainer.run().history)
+        return min(note.seconds for note in notes if note is not None and note.seconds is not None)
 
     def optimizer_step(self, mean: NDArray[np.float64]) -> None:
         set_gradients(self.model, mean)

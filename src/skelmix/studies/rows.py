@@ -12,6 +12,7 @@ import csv
 import io
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ def text(value: Value) -> str:
 
 
 def value(written: str) -> Value:
-    """What `text` wrote."""
+    """The inverse of `text`."""
     if written == "":
         return None
     for kind in (int, float):
@@ -48,14 +49,14 @@ def value(written: str) -> Value:
 
 def versions() -> str:
     """Versions of everything that can change a number, and the machine."""
-    found = []
+    parts = []
     for name in _VERSIONS:
         try:
-            found.append(f"{name} {metadata.version(name)}")
+            parts.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
     return ", ".join(
-        [f"python {platform.python_version()}", *found, f"{platform.system()} {platform.machine()}"]
+        [f"python {platform.python_version()}", *parts, f"{platform.system()} {platform.machine()}"]
     )
 
 
@@ -91,7 +92,6 @@ class ResultFile:
         self.path, self.settings = path, tuple(settings)
         self.columns = self.settings + tuple(measures)
         self.rows: dict[tuple[str, ...], Row] = {}
-        self._announced = False
 
     def __enter__(self) -> ResultFile:
         try:
@@ -121,7 +121,7 @@ class ResultFile:
     def announce(self, command: str) -> None:
         """Write which command the following rows come from, and the column names when the file is new."""
         when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        source = f"commit {found}; " if (found := commit()) else ""
+        source = f"commit {revision}; " if (revision := commit()) else ""
         header = f"# {command}\n# {when}; {source}{versions()}\n"
         self._write(header + (_line(self.columns) if self._empty else ""))
         self._empty = False
@@ -180,6 +180,27 @@ def read(path: Path, settings: Sequence[str]) -> tuple[tuple[str, ...], dict[tup
     except (UnicodeDecodeError, csv.Error) as error:
         raise CorruptState(f"{path} is damaged or not a table of results ({error}): move it away") from error
     return columns, {key(row, settings): row for row in rows}
+
+
+def commits_of(path: Path, settings: Sequence[str]) -> dict[tuple[str, ...], str | None]:
+    """The commit that measured each row, by the row's key; None where the file does not say."""
+    commits: dict[tuple[str, ...], str | None] = {}
+    columns: list[str] = []
+    measured_by: str | None = None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# skelmix"):
+            measured_by = None
+        elif line.startswith("#"):
+            named = re.search(r"; commit (\S+);", line)
+            measured_by = named[1] if named else None
+        elif line:
+            cells = next(csv.reader([line]))
+            if not columns:
+                columns = cells
+            elif len(cells) == len(columns):
+                row = dict(zip(columns, map(value, cells), strict=True))
+                commits[key(row, settings)] = measured_by
+    return commits
 
 
 def _line(cells: Sequence[str]) -> str:

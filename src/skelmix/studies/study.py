@@ -28,7 +28,7 @@ class Study:
     number. measure(cell): a function of a module (it runs in another process) that gives the measures of
     one cell. `PrivacyUnattainable` becomes a row with the reason in its `note`. revision is part of every
     row's key: raise it when `measure` changes what it computes. borrow: studies whose columns are all known
-    here, and whose rows serve here as well.
+    here, and whose rows serve here as well. seconds_per_setting: of one core, typically, in the whole study.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Study:
     words: Callable[[Sequence[Row]], list[str]] = lambda rows: []
     workers: int = 2
     borrow: tuple[str, ...] = ()
+    seconds_per_setting: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,14 @@ def run(
     seeds: int | None = None,
     workers: int | None = None,
     measure: bool = True,
+    on_start: Callable[[int, int], None] = lambda missing, total: None,
     on_row: Callable[[int, int, Row], None] = lambda done, total, row: None,
 ) -> Outcome:
     """Measure what is missing in `output/<name>.csv`, then write the figures and `output/<name>.md`.
 
     quick: the study's small version, kept in files of its own. workers=0 measures in this process.
-    measure=False only draws and judges the rows that are there. on_row(done, total, row) is called after
-    each new row.
+    measure=False only draws and judges the rows that are there. on_start(missing, total) is called before
+    anything is measured, on_row(done, total, row) after each new row.
     """
     name = f"{study.name}-quick" if quick else study.name
     path = output / f"{name}.csv"
@@ -101,15 +103,16 @@ def run(
             if missing:
                 file.announce(command)
             missing = _borrow(study, output, quick, file, missing)
+            on_start(len(missing), len(cells))
             done = len(cells) - len(missing)
             for row in _measured(study, missing, study.workers if workers is None else workers):
                 file.append(row)
                 done += 1
                 on_row(done, len(cells), row)
-            found = file.rows
+            measured = file.rows
     else:
-        _, found = read(path, settings)
-    rows = [found[key(cell, settings)] for cell in cells if key(cell, settings) in found]
+        _, measured = read(path, settings)
+    rows = [measured[key(cell, settings)] for cell in cells if key(cell, settings) in measured]
     output.mkdir(parents=True, exist_ok=True)
     figures = study.draw(rows, output / name) if rows else []
     outcome = Outcome(
@@ -156,14 +159,14 @@ def _borrow(study: Study, output: Path, quick: bool, file: ResultFile, missing: 
         if not set(columns) <= set(file.columns):
             continue  # what is measured here, and not there, stays empty
         for cell in missing:
-            if (found := rows.get(key(cell, file.settings))) is not None:
-                file.append(found)
+            if (row := rows.get(key(cell, file.settings))) is not None:
+                file.append(row)
         missing = [cell for cell in missing if key(cell, file.settings) not in file.rows]
     return missing
 
 
 def _measured(study: Study, cells: Sequence[Row], workers: int) -> Iterator[Row]:
-    """Rows as they are done, in the order of `cells` but for what runs side by side."""
+    """Rows as they are finished: in the order of `cells`, except those measured side by side."""
     if workers == 0 or not cells:
         for cell in cells:
             yield _measure_one(study.measure, cell)
@@ -188,7 +191,7 @@ def _measure_one(measure: Callable[[Row], Row], cell: Row) -> Row:
 
 
 def _end_with_parent() -> None:
-    """A worker whose study was killed must not live on: it would wait for work for ever."""
+    """End this worker when its study is killed; otherwise it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -52,27 +52,27 @@ def compare(
 
     Names are separated by spaces; `where` selects the panels.
     """
-    mse, found = lookup(rows), []
+    mse, cases = lookup(rows), []
     for rival in rivals.split():
         for bits, scale in panels(rows):
             for epsilon in epsilons(rows) if where(bits, scale) else []:
                 top, bottom = mse(ours, bits, scale, epsilon), mse(rival, bits, scale, epsilon)
                 if top is not None and bottom is not None:
                     case = f"{ours} over {rival} at 2^{bits}, γ = {scale:g}, ε = {epsilon:g}"
-                    found.append((case, top / bottom, fine(top / bottom)))
-    return found
+                    cases.append((case, top / bottom, fine(top / bottom)))
+    return cases
 
 
 def agreement(rows: Sequence[Row]) -> Claim:
     """Whether the plans of the mixtures predicted the error that was measured."""
-    found = [
+    cases = [
         (f"{r['line']} at 2^{r['bits']}, γ = {r['scale']:g}, ε = {r['epsilon']:g}", r["ratio"], fine)
         for r in rows
         if r["line"] in MIXTURES and r["ratio"] is not None
         for fine in (0.97 <= r["ratio"] <= 1.03,)
     ]
     text = "The plan's predicted error is within 3 % of the measured one, for every mixture"
-    return judged(text, "skelmix", found, "measured over predicted")
+    return judged(text, "skelmix", cases, "measured over predicted")
 
 
 def tables(rows: Sequence[Row]) -> list[Grid]:
@@ -93,7 +93,7 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
 
 def words(rows: Sequence[Row]) -> list[str]:
     """How far prediction and measurement are apart, and what the paper's clip does."""
-    told = []
+    sentences = []
     groups: dict[str, list[float]] = {"the mixtures": [], "the other distributed mechanisms": []}
     for row in rows:
         if row["ratio"] is not None and row["line"] not in CENTRAL:
@@ -104,15 +104,15 @@ def words(rows: Sequence[Row]) -> list[str]:
         if ratios
     ]
     if parts:
-        told.append(f"Measured over predicted error: {'; '.join(parts)}.")
+        sentences.append(f"Measured over predicted error: {'; '.join(parts)}.")
     shrunk: dict[float, list[float]] = {}
     for row in rows:
         if row["line"] == "smm-paper" and row["kept_length"] is not None:
             shrunk.setdefault(row["asked_scale"], []).append(row["kept_length"])
     if shrunk:
         left = ", ".join(f"{min(kept):.1%} at γ = {scale:g}" for scale, kept in sorted(shrunk.items()))
-        told.append(f"The paper's clip leaves of the true sum's length {left}.")
-    return told
+        sentences.append(f"The paper's clip leaves of the true sum's length {left}.")
+    return sentences
 
 
 def draw(rows: Sequence[Row], path: Path) -> list[Path]:

@@ -73,8 +73,8 @@ def measure(cell: Row) -> Row:
 
     All of them follow from the settings.
     """
-    chosen = _plan(cell)
-    mechanism = chosen.mechanism
+    plan = _plan(cell)
+    mechanism = plan.mechanism
     errors, stats = [], EncodeStats()
     for repetition in range(cell["repetitions"]):
         points = sphere(cell["participants"], cell["dimension"], repetition) * cell["radius"]
@@ -83,7 +83,7 @@ def measure(cell: Row) -> Row:
         estimate = mechanism.decode(total, round=repetition)
         errors.append(float(np.mean((estimate - points.sum(axis=0)) ** 2)))
     mse = float(np.mean(errors))
-    predicted = chosen.predicted
+    predicted = plan.predicted
     return {
         "mse": mse,
         "mse_spread": float(np.std(errors)),
@@ -96,8 +96,8 @@ def measure(cell: Row) -> Row:
         "scale": mechanism.scale,
         "noise": mechanism.noise,
         "total_noise": mechanism.total_noise,
-        "bound": chosen.report.bound,
-        "order": chosen.report.order,
+        "bound": plan.report.bound,
+        "order": plan.report.order,
     }
 
 
@@ -141,11 +141,11 @@ def _plan(cell: Row) -> Plan:
         "alignment": 0.0,  # random directions are orthogonal
     }
     target = PrivacyTarget(cell["epsilon"], cell["delta"])
-    chosen = plan(target, **setting, scale=cell["asked_scale"], allow_wrapping=True)
+    planned = plan(target, **setting, scale=cell["asked_scale"], allow_wrapping=True)
     if cell["line"].endswith("-integer"):  # more noise than was asked for: still private
-        sigma = ceil(chosen.mechanism.noise)
-        chosen = account(noise=sigma, delta=cell["delta"], **setting, scale=chosen.mechanism.scale)
-    return replace(chosen, mechanism=replace(chosen.mechanism, rotation_seed=_seed(cell, -1)))
+        sigma = ceil(planned.mechanism.noise)
+        planned = account(noise=sigma, delta=cell["delta"], **setting, scale=planned.mechanism.scale)
+    return replace(planned, mechanism=replace(planned.mechanism, rotation_seed=_seed(cell, -1)))
 
 
 def _seed(cell: Row, repetition: int) -> bytes:

@@ -163,4 +163,5 @@ STUDY = Study(
     claims=claims,
     tables=tables,
     workers=1,
+    seconds_per_setting=20.0,
 )

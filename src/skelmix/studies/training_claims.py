@@ -7,7 +7,7 @@ from typing import Any
 
 from skelmix.studies.claims import Claim, judged
 from skelmix.studies.rows import Row
-from skelmix.studies.training_rows import EPSILONS, GIVEN_SCALES, SCALES, Accuracies, Mean, told
+from skelmix.studies.training_rows import EPSILONS, GIVEN_SCALES, SCALES, Accuracies, Mean, claim_of_cases
 
 MEANINGFUL = 50.0  # percent: what the paper calls meaningful, it does not say
 
@@ -53,7 +53,7 @@ def _gain(known: Accuracies, text: str, batch: int, stated: float) -> Claim:
         (f"over {rival}", known.gap(("smm-paper", 8, 64.0, 3.0, batch), (rival, 8, 64.0, 3.0, batch)))
         for rival in ("skellam", "ddg")
     ]
-    return told(
+    return claim_of_cases(
         text, "Section 6.2", [(case, gap, _within(gap, stated / 2, stated * 2)) for case, gap in gaps]
     )
 
@@ -68,12 +68,12 @@ def _value(mean: Mean | None) -> float | None:
 
 def _near_dpsgd(known: Accuracies, text: str, epsilon: float, least: float, most: float) -> Claim:
     gap = known.gap(("gaussian-rdp", 8, 64.0, epsilon), ("smm-paper", 8, 64.0, epsilon))
-    return told(text, "Section 6.2", [("points below", gap, _within(gap, least, most))])
+    return claim_of_cases(text, "Section 6.2", [("points below", gap, _within(gap, least, most))])
 
 
 def _low_at_one(known: Accuracies) -> Claim:
     means = [(line, known.at(line, 8, 64.0, 1.0)) for line in ("skellam", "ddg")]
-    return told(
+    return claim_of_cases(
         "At ε = 1, m = 2^8, DDG and Skellam are very low (below 50 %)",
         "Section 6.2",
         [(line, _value(mean), mean is not None and mean.value < MEANINGFUL) for line, mean in means],
@@ -85,7 +85,7 @@ def _up_and_down(known: Accuracies) -> Claim:
     values = [mean.value for _, mean in means if mean is not None]
     peak = values.index(max(values)) if values else 0
     rises_then_falls = len(values) == 6 and 0 < peak < 5
-    return told(
+    return claim_of_cases(
         "At m = 2^8 SMM's accuracy first rises with γ from 8 to 256, then falls",
         "Section 6.2",
         [(f"γ = {scale:g}", _value(mean), rises_then_falls) for scale, mean in means],
@@ -142,9 +142,13 @@ def own_claims(rows: Sequence[Row], dataset: str) -> list[Claim]:
         for gap in (known.gap(("smm-tight", bits, scale, 3.0), rival),)
     ]
     return [
-        told("SMM tight, 8 bits: within 0.5 points of DPSGD (PLD accounting)", "skelmix", byte),
-        told("SMM tight, ε = 3: within 0.6, 0.8, 2 points of DPSGD at 6, 4, 3 bits", "skelmix", few),
-        told("SMM tight is above SMM with the paper's bound at 6 and 8 bits, every ε", "skelmix", better),
-        told("SMM tight at 2 and 3 bits is above the paper's bound at 8 bits", "skelmix", least),
-        told("... with γ given by hand, not the planner's", "skelmix", given),
+        claim_of_cases("SMM tight, 8 bits: within 0.5 points of DPSGD (PLD accounting)", "skelmix", byte),
+        claim_of_cases(
+            "SMM tight, ε = 3: within 0.6, 0.8, 2 points of DPSGD at 6, 4, 3 bits", "skelmix", few
+        ),
+        claim_of_cases(
+            "SMM tight is above SMM with the paper's bound at 6 and 8 bits, every ε", "skelmix", better
+        ),
+        claim_of_cases("SMM tight at 2 and 3 bits is above the paper's bound at 8 bits", "skelmix", least),
+        claim_of_cases("... with γ given by hand, not the planner's", "skelmix", given),
     ]

@@ -49,8 +49,12 @@ class Accuracies:
         """
         own_bits = None if line in CENTRAL else bits
         own_scale = None if line in CENTRAL or line == "smm-auto" else scale
-        found = self._known.get((line, own_bits, own_scale, epsilon, batch))
-        return None if not found else Mean(fmean(found), stdev(found) if len(found) > 1 else 0.0, len(found))
+        accuracies = self._known.get((line, own_bits, own_scale, epsilon, batch))
+        return (
+            None
+            if not accuracies
+            else Mean(fmean(accuracies), stdev(accuracies) if len(accuracies) > 1 else 0.0, len(accuracies))
+        )
 
     def gap(self, above: tuple[Any, ...], below: tuple[Any, ...]) -> float | None:
         """Points of accuracy by which one setting is above another; None when either is not measured."""
@@ -58,17 +62,17 @@ class Accuracies:
         return None if high is None or low is None else high.value - low.value
 
 
-def told(text: str, source: str, holds: Iterable[tuple[str, float | None, bool]]) -> Claim:
+def claim_of_cases(text: str, source: str, holds: Iterable[tuple[str, float | None, bool]]) -> Claim:
     """A claim with its few numbers in full; not measured when any of them is missing."""
-    found = list(holds)
-    numbers = ", ".join(f"{case}: {value:.2f}" for case, value, _ in found if value is not None) or "no rows"
-    if not found or any(value is None for _, value, _ in found):
+    cases = list(holds)
+    numbers = ", ".join(f"{case}: {value:.2f}" for case, value, _ in cases if value is not None) or "no rows"
+    if not cases or any(value is None for _, value, _ in cases):
         return Claim(text, source, None, numbers)
-    return Claim(text, source, all(fine for _, _, fine in found), numbers)
+    return Claim(text, source, all(fine for _, _, fine in cases), numbers)
 
 
 def words(rows: Sequence[Row]) -> list[str]:
-    """What holds for every row."""
+    """Sentences that hold for every row."""
     return ["Each run used reproducible randomness and is therefore *not private*: it compares mechanisms."]
 
 
@@ -128,8 +132,8 @@ def draw(rows: Sequence[Row], path: Path, dataset: str) -> list[Path]:
 def _draw_points(
     at: Any, line: str, known: Accuracies, points: Sequence[tuple[float, tuple[Any, ...]]]
 ) -> None:
-    found = [(x, known.at(line, *setting)) for x, setting in points]
-    draw_line(at, line, [(x, mean.value, mean.spread) for x, mean in found if mean is not None])
+    means = [(x, known.at(line, *setting)) for x, setting in points]
+    draw_line(at, line, [(x, mean.value, mean.spread) for x, mean in means if mean is not None])
 
 
 def _draw_bits(rows: Sequence[Row], path: Path, dataset: str) -> list[Path]:

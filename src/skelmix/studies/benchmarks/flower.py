@@ -59,8 +59,8 @@ class InProcess(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        found = [self._open.pop(name) for name in message_ids if name in self._open]
-        return [self._nodes[message.metadata.dst_node_id](message) for message in found]
+        messages = [self._open.pop(name) for name in message_ids if name in self._open]
+        return [self._nodes[message.metadata.dst_node_id](message) for message in messages]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -186,8 +186,8 @@ def secaggplus_round(n: int, dimension: int) -> float:
     start = time.process_time()
     workflow(InProcess(nodes), context)
     seconds = time.process_time() - start
-    found = context.state.array_records[MAIN_PARAMS_RECORD].to_numpy_ndarrays()[0]
-    if not np.allclose(found, 1e-3, atol=1e-4):
+    average = context.state.array_records[MAIN_PARAMS_RECORD].to_numpy_ndarrays()[0]
+    if not np.allclose(average, 1e-3, atol=1e-4):
         raise RuntimeError("Flower's SecAgg+ did not give the average")
     return seconds
 
@@ -209,17 +209,17 @@ def deployment(nodes: int, rounds: int, *, exchanges: int = 4, timeout: float = 
             config=f'out="{out}" nodes={nodes} rounds={rounds} exchanges={exchanges} at-once={at_once}',
             timeout=timeout,
         )
-        found: dict[str, Any] = json.loads(out.read_text())
-    if set(found["survivors"]) != {nodes}:
-        raise RuntimeError(f"a secure round gave no sum of all {nodes}: survivors {found['survivors']}")
-    plain = statistics.mean(found["plain"])
+        result: dict[str, Any] = json.loads(out.read_text())
+    if set(result["survivors"]) != {nodes}:
+        raise RuntimeError(f"a secure round gave no sum of all {nodes}: survivors {result['survivors']}")
+    plain = statistics.mean(result["plain"])
     return {
         "nodes": nodes,
-        **found,
-        "round_seconds": statistics.mean(found["rounds"]),
-        "later_round_seconds": statistics.median(found["rounds"][1:]),
+        **result,
+        "round_seconds": statistics.mean(result["rounds"]),
+        "later_round_seconds": statistics.median(result["rounds"][1:]),
         "plain_exchange_seconds": plain,
-        "ratio": statistics.mean(found["rounds"]) / (4 * plain),
+        "ratio": statistics.mean(result["rounds"]) / (4 * plain),
     }
 
 

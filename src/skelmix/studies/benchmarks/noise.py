@@ -111,16 +111,16 @@ def run(samples: int = 10**7, repeats: int = 5) -> dict[str, Any]:
     few = min(samples, max(_SLOW_LEAST, samples // _SLOW_SHARE))
     results = []
     for rate in RATES:
-        made = [
+        samplers = [
             (name, law, make(rate), few if slow else samples)
             for name, law, make, slow in _SAMPLERS
             if _installed(name)
         ]
-        seconds: dict[str, list[float]] = {name: [] for name, *_ in made}
-        for _, _, draw, count in made:
+        seconds: dict[str, list[float]] = {name: [] for name, *_ in samplers}
+        for _, _, draw, count in samplers:
             draw(min(count, 1000))  # compile and build tables outside the clock
         for _ in range(repeats):
-            for name, _, draw, count in made:
+            for name, _, draw, count in samplers:
                 start = time.process_time()
                 draw(count)
                 seconds[name].append(time.process_time() - start)
@@ -131,7 +131,7 @@ def run(samples: int = 10**7, repeats: int = 5) -> dict[str, Any]:
                 "sampler": name,
                 "samples_per_second": count / statistics.median(seconds[name]),
             }
-            for name, law, _, count in made
+            for name, law, _, count in samplers
         ]
     return {"samples": samples, "repeats": repeats, "threads": 1, "clock": "cpu", "results": results}
 

@@ -17,13 +17,13 @@ import numpy as np
 from skelmix.encoding.rotation import rotate
 from skelmix.encoding.threads import at_most
 from skelmix.mechanisms.skellam_mixture import SkellamMixture
-from skelmix.noise.scratch import scratch
+from skelmix.noise.scratch_memory import scratch
 
 _SEED = bytes(range(32))
 
 
 def best_of(repeats: int, *works: Callable[[], Any]) -> list[float]:
-    """The least wall-clock time of each of some works, in turns: what is left when nothing else runs."""
+    """The least wall-clock time of each function, run in turns: its time when nothing else runs."""
     times = [math.inf] * len(works)
     for _ in range(repeats):
         for place, work in enumerate(works):
@@ -39,14 +39,14 @@ def few_coordinates(dense: SkellamMixture, rate: float, vectors: Any, repeats: i
     kept = replace(dense, keep=keep, clip_slack=1.0)
     kept.encode(vectors[:2], round=0)
     with at_most(1):
-        all_of_them, some = best_of(
+        all_of_them, few = best_of(
             repeats, lambda: dense.encode(vectors, round=0), lambda: kept.encode(vectors, round=0)
         )
     return {
         "rate": rate,
         "keep": keep,
-        "seconds_per_vector": some / len(vectors),
-        "times_dense": some / all_of_them,
+        "seconds_per_vector": few / len(vectors),
+        "times_dense": few / all_of_them,
     }
 
 
@@ -61,8 +61,8 @@ def rotation_lengths(power: int, repeats: int) -> list[dict[str, float]]:
         return lambda: rotate(vector, _SEED, 0, out=out)
 
     works = [work(vector, out) for vector, out in zip(vectors, results, strict=True)]
-    for one in works:
-        one()
+    for function in works:
+        function()
     seconds = best_of(5 * repeats, *works)
     return [
         {"length": length, "seconds": taken, "times_next_power": taken / seconds[-1]}

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,14 @@ from rich.table import Table
 
 from skelmix.encoding.wrapping import wire_dtype
 from skelmix.noise.entropy import system_entropy
+from skelmix.noise.table import forget_tables
 from skelmix.secagg import masking
 from skelmix.secagg.client import Client
 from skelmix.secagg.in_memory import secure_sum
 from skelmix.secagg.keys import KeyPair
 from skelmix.secagg.server import Server
 from skelmix.secagg.settings import Settings
+from skelmix.studies.benchmarks import secagg_noise, secagg_rates
 from skelmix.validation import whole
 
 DROPOUT = 0.1
@@ -40,9 +44,16 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def _round(n: int, dimension: int, bits: int, absent: int) -> dict[str, Any]:
-    """One round through real messages, honest-but-curious, `absent` participants dropping before "masked"."""
-    server = Server(Settings(dimension, bits, threshold=n - math.floor(DROPOUT * n)))
+def measured_round(
+    n: int, dimension: int, bits: int, absent: int, *, threshold: int | None = None, **rules: Any
+) -> dict[str, Any]:
+    """One round through real messages, honest-but-curious, `absent` participants dropping before "masked".
+
+    threshold: for 10 % dropouts when not given. rules: `noise` and `colluding`, as in `Settings`. Each client
+    makes the tables of its noise itself, as it would on its own machine.
+    """
+    threshold = n - math.floor(DROPOUT * n) if threshold is None else threshold
+    server = Server(Settings(dimension, bits, threshold=threshold, **rules))
     clients = [Client(p, KeyPair.generate()) for p in range(n)]
     vector = np.frombuffer(system_entropy().bytes(4 * dimension), np.uint32) >> np.uint32(32 - bits)
     clock: dict[str, list[float]] = {phase: [] for phase in PHASES}
@@ -55,9 +66,10 @@ def _round(n: int, dimension: int, bits: int, absent: int) -> dict[str, Any]:
         for p, data in requests.items():
             if phase == "masked" and p < absent:
                 continue
-            extra = (vector,) if phase == "masked" else ()
+            extra = {"vector": vector, "participants": n} if phase == "masked" else {}
+            forget_tables()
             start = time.process_time()
-            answer = getattr(clients[p], phase)(data, *extra)
+            answer = getattr(clients[p], phase)(data, **extra)
             clock[phase].append(time.process_time() - start)
             getattr(server, phase)(answer)
             sent[p] += len(answer)
@@ -75,6 +87,8 @@ def _round(n: int, dimension: int, bits: int, absent: int) -> dict[str, Any]:
         "server_unmask_seconds": unmask,
         "bytes_sent": int(statistics.median(sent[absent:])),
         "bytes_received": int(statistics.median(received[absent:])),
+        "server_bytes_sent": sum(received),
+        "server_bytes_received": sum(sent),
         "masked_input_bytes": upload,
     }
 
@@ -102,11 +116,15 @@ def run(
     bits: Sequence[int] = (8, 16),
     flower: bool = True,
     in_memory: int = 240,
+    noisy: Sequence[int] = (50, 240),
+    few: Sequence[tuple[int, int]] = secagg_rates.ROUNDS,
 ) -> dict[str, Any]:
     """Medians over the clients for each number of participants and bits, with 0 % and 10 % dropouts.
 
     Thresholds are set for 10 % dropouts. `flower` measures Flower's primitives at 50 participants and 8 bits,
-    if flwr is installed. The bars are computed from what was measured.
+    if flwr is installed. `noisy`: participants of the rounds that remove excess noise. `few`: participants
+    and coordinates of rounds at low rates. The bars are computed from what was measured. All of a result is
+    measured in one run, whose day it states.
     """
     whole(1, dimension=dimension)
     secure_sum(
@@ -115,23 +133,28 @@ def run(
     rows = []
     for b in bits:
         for n in participants:
-            full = _round(n, dimension, b, absent=0)
-            part = _round(n, dimension, b, absent=math.floor(DROPOUT * n))
+            full = measured_round(n, dimension, b, absent=0)
+            part = measured_round(n, dimension, b, absent=math.floor(DROPOUT * n))
             row = {"participants": n, "bits": b, **full, **_masking(full["degree"] + 1, dimension, b)}
             row["server_unmask_seconds_dropouts"] = part["server_unmask_seconds"]
             row["client_total_seconds"] = sum(full["client_seconds"].values())
             row["upload_expansion"] = full["masked_input_bytes"] / math.ceil(dimension * b / 8)
             row["masking_speed_of_keystream"] = row["keystream_seconds"] / row["masking_seconds"]
             rows.append(row)
-    result: dict[str, Any] = {"dimension": dimension, "dropout": DROPOUT, "rows": rows, "flower": None}
+    result: dict[str, Any] = {
+        "date": date.today().isoformat(), "cores": os.cpu_count(), "dimension": dimension,
+        "dropout": DROPOUT, "rows": rows, "flower": None,
+    }  # fmt: skip
     if flower and importlib.util.find_spec("flwr") is not None:
         from skelmix.studies.benchmarks.secagg_peer import unmask_seconds
 
         absent = math.floor(DROPOUT * 50)
-        ours = _round(50, dimension, 8, absent)["server_unmask_seconds"]
+        ours = measured_round(50, dimension, 8, absent)["server_unmask_seconds"]
         theirs = unmask_seconds(50, dimension, 8, absent)
         result["flower"] = {"participants": 50, "bits": 8, "skelmix_seconds": ours, "flower_seconds": theirs}
     result["in_memory"] = {"participants": in_memory, "seconds": _in_memory(in_memory, dimension)}
+    result["excess_noise"] = secagg_noise.rows(noisy, dimension, measured_round)
+    result["few_coordinates"] = secagg_rates.rows(few, measured_round)
     result["bars"] = _bars(result)
     return result
 
@@ -164,6 +187,8 @@ def _bars(result: dict[str, Any]) -> list[dict[str, Any]]:
     if result["flower"]:
         ratio = result["flower"]["flower_seconds"] / result["flower"]["skelmix_seconds"]
         bars.append(("unmask n = 50, times faster than Flower's primitives", ratio, ">=", 100.0))
+    bars += secagg_noise.bars(result.get("excess_noise", []))  # results of before have none
+    bars += secagg_rates.bars(result.get("few_coordinates", []))
     return [
         {"bar": name, "measured": value, "limit": f"{sign} {limit:g}", "met": _met(value, sign, limit)}
         for name, value, sign, limit in bars
@@ -209,32 +234,48 @@ def _columns(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _verdicts(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """The names of the columns, and one row per bar."""
-    found = [
+    verdicts = [
         (bar["bar"], f"{bar['measured']:.4g}", bar["limit"], "yes" if bar["met"] else "NO")
         for bar in result["bars"]
     ]
-    return [("what", "measured", "limit", "met"), *found]
+    return [("what", "measured", "limit", "met"), *verdicts]
 
 
 def _title(result: dict[str, Any]) -> str:
-    return f"Secure aggregation, d = {result['dimension']:,}; milliseconds, medians over clients"
+    if "date" in result:
+        day = f"measured on {result['date']}, {result['cores']} cores; "
+    else:
+        day = "a result of before, whose tables were measured on several days; "
+    return f"Secure aggregation, d = {result['dimension']:,}; {day}milliseconds, medians over clients"
 
 
 def table(result: dict[str, Any]) -> RenderableType:
-    """What `run` returned, for people: one row for each number of participants and bits, then the bars."""
-    shown, bars = Table(title=_title(result)), Table(title="Bars")
-    for one, (names, *rows) in ((shown, _columns(result)), (bars, _verdicts(result))):
+    """What `run` returned, for people: rounds with and without excess noise, then the bars."""
+    drawn = []
+    for title, side, (names, *rows) in _tables(result):
+        drawn.append(Table(title=title))
         for name in names:
-            one.add_column(name, justify="right" if one is shown else "left")
+            drawn[-1].add_column(name, justify="right" if side == "--:" else "left")
         for row in rows:
-            one.add_row(*row)
-    return Group(shown, bars)
+            drawn[-1].add_row(*row)
+    return Group(*drawn)
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The same two tables for a page."""
+    """The same tables for a page."""
     shown = []
-    for side, rows in (("--:", _columns(result)), ("---", _verdicts(result))):
+    for title, side, rows in _tables(result):
         names, *cells = (" | ".join(row) for row in rows)
-        shown.append("\n".join(f"| {row} |" for row in (names, " | ".join([side] * len(rows[0])), *cells)))
-    return f"{_title(result)}:\n\n" + "\n\n".join(shown)
+        lines = "\n".join(f"| {row} |" for row in (names, " | ".join([side] * len(rows[0])), *cells))
+        shown.append(f"{title}:\n\n{lines}")
+    return "\n\n".join(shown)
+
+
+def _tables(result: dict[str, Any]) -> list[tuple[str, str, list[tuple[str, ...]]]]:
+    """Title, side to which cells are aligned, and rows of each table."""
+    tables = [(_title(result), "--:", _columns(result)), ("Bars", "---", _verdicts(result))]
+    if noisy := result.get("excess_noise"):
+        tables.insert(1, (secagg_noise.TITLE, "--:", secagg_noise.columns(noisy)))
+    if few := result.get("few_coordinates"):
+        tables.insert(-1, (secagg_rates.TITLE, "--:", secagg_rates.columns(few)))
+    return tables

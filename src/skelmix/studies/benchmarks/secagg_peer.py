@@ -1,4 +1,4 @@
-"""Flower's own SecAgg+ primitives at the server's work: what skelmix's unmasking is compared with."""
+"""The server's unmasking with Flower's own SecAgg+ primitives, to compare skelmix's with."""
 
 from __future__ import annotations
 

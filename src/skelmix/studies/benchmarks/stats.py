@@ -44,7 +44,7 @@ def make_files(directory: Path, records: int) -> list[Path]:
     pa = pyarrow()
     generator = np.random.default_rng(1)  # public test data
     count = records // PARTIES
-    found = []
+    paths = []
     for party in range(PARTIES):
         names = {
             name: np.array(values)[generator.integers(0, len(values), count)]
@@ -57,9 +57,9 @@ def make_files(directory: Path, records: int) -> list[Path]:
             "bmi": generator.normal(26, 5, count),
             "visits": generator.poisson(3, count).astype(np.int32),
         }
-        found.append(directory / f"party-{party}.parquet")
-        pa.parquet.write_table(pa.table(numbers | names), found[-1], row_group_size=1 << 19)
-    return found
+        paths.append(directory / f"party-{party}.parquet")
+        pa.parquet.write_table(pa.table(numbers | names), paths[-1], row_group_size=1 << 19)
+    return paths
 
 
 def private_answers(files: list[Path], planned: StatisticsPlan) -> Answers:
@@ -93,15 +93,15 @@ def _columns(files: list[Path], question: Question) -> dict[str, NDArray[Any]]:
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in question.columns}
     for path in files:
         table = pa.parquet.read_table(path, columns=list(pieces), read_dictionary=list(NAMES))
-        for name, found in pieces.items():
+        for name, parts in pieces.items():
             column = table[name]
             if name in NAMES:
                 column = column.unify_dictionaries().combine_chunks()
                 codes = np.array([NAMES[name].index(value) for value in column.dictionary.to_pylist()])
-                found.append(codes[column.indices.to_numpy()])
+                parts.append(codes[column.indices.to_numpy()])
             else:
-                found.append(column.combine_chunks().to_numpy())
-    return {name: np.concatenate(found) for name, found in pieces.items()}
+                parts.append(column.combine_chunks().to_numpy())
+    return {name: np.concatenate(parts) for name, parts in pieces.items()}
 
 
 def run(records: int = 10_000_000, repeats: int = 3) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def run(records: int = 10_000_000, repeats: int = 3) -> dict[str, Any]:
                 start = time.perf_counter()
                 job(files, planned)
                 seconds[label].append(time.perf_counter() - start)
-    middle = {label: statistics.median(found) for label, found in seconds.items()}
+    middle = {label: statistics.median(runs) for label, runs in seconds.items()}
     return {
         "records": records,
         "queries": len(question.queries),

@@ -54,13 +54,13 @@ def _answers(grid: Any, ids: list[str]) -> dict[str, Message]:
 
     (Flower's own send_and_receive looks every three seconds.)
     """
-    end, found = time.monotonic() + 600.0, dict[str, Message]()
-    while len(found) < len(ids) and time.monotonic() < end:
-        replies = grid.pull_messages([name for name in ids if name not in found])
-        found |= {reply.metadata.reply_to_message_id: reply for reply in replies}
-        if len(found) < len(ids):
+    end, answers = time.monotonic() + 600.0, dict[str, Message]()
+    while len(answers) < len(ids) and time.monotonic() < end:
+        replies = grid.pull_messages([name for name in ids if name not in answers])
+        answers |= {reply.metadata.reply_to_message_id: reply for reply in replies}
+        if len(answers) < len(ids):
             time.sleep(POLL)
-    return found
+    return answers
 
 
 @app.main()
@@ -99,10 +99,10 @@ def main(flower: Grid, context: Context) -> None:
         list(secure.send_and_receive(messages("train"), timeout=600.0))
         seconds.append(time.monotonic() - start)
     after = [plain() for _ in range(exchanges - exchanges // 2)]
-    found = {
+    result = {
         "plain": before + after,
         "rounds": seconds,
         "waves": [record.waves for record in secure.history],
         "survivors": [record.survivors for record in secure.history],
     }
-    Path(str(settings["out"])).write_text(json.dumps(found))
+    Path(str(settings["out"])).write_text(json.dumps(result))
