@@ -5,11 +5,11 @@ import warnings
 import pytest
 
 from skelmix.errors import InvalidInput
-from skelmix.planning import Cohort
+from skelmix.planning import AdaptiveClip, Cohort
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer itself imports what click deprecates
-    from skelmix.cli.options import build_cohort
+    from skelmix.cli.options import build_clip, build_cohort
 
 
 def test_every_option_of_the_cohort_arrives():
@@ -27,3 +27,11 @@ def test_coin_and_cap_arrive_and_auto_proposes_the_smallest_cap():
     assert build_cohort(2_400, 60_000, 0.0, 0, "poisson", 0.1, "auto", 1_000).max_participations == 73
     with pytest.raises(InvalidInput, match="auto"):
         build_cohort(10, 500, 0.0, 0, "poisson", 1.0, "few", 10)
+
+
+def test_options_of_the_adaptive_clip_arrive():
+    assert build_clip("fixed", 2.0, None, None, None) == "fixed"
+    assert build_clip("adaptive", 2.0, None, None, None) == AdaptiveClip(start=2.0)
+    assert build_clip("adaptive", 1.0, 0.8, 0.5, 3.0) == AdaptiveClip(start=3.0, quantile=0.8, rate=0.5)
+    with pytest.raises(InvalidInput, match=r"--clip-rate: .* give --clip adaptive"):
+        build_clip("fixed", 1.0, None, 0.5, None)

@@ -45,6 +45,16 @@ def test_a_run_over_silos_protects_records_or_owners_and_can_be_resumed(images, 
     assert json.loads(again.stdout)["accuracy"] == json.loads(done.stdout)["accuracy"]
 
 
+def test_a_run_takes_the_public_number_of_records_and_not_the_silos_own(images, tmp_path):
+    words = ("train", "--dataset", images, "--silos", 4, "--batch", 20, "--epsilon", 20, *QUICK)
+    done = skelmix(*words, "--records", 100, "--directory", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["cohort"]["records"] == 100
+    again = skelmix("train", "--resume", "run", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["accuracy"] == json.loads(done.stdout)["accuracy"], again.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -52,8 +62,8 @@ def test_a_run_over_silos_protects_records_or_owners_and_can_be_resumed(images, 
         (("plan", "--records", 80), "give --silos too"),
         (("plan", *SILOS, "--cohort", 20), "--cohort: all silos are in every round"),
         (("account", "--noise", 5, *SILOS, "--population", 20), "--population"),
-        (("train", "--silos", 4), "--batch too"),
         (("train", "--owners", "owners.txt"), "give --silos too"),
+        (("train", "--records", 80), "give --silos too"),
         (("train", "--silos", 4, "--batch", 20, "--baseline", "dpsgd"), "--baseline"),
         (("train", "--silos", 4, "--batch", 20, "--records-per-participant", 2), "records_per_participant"),
         (("train", "--silos", 4, "--batch", 20, "--cohort", 40), "--cohort"),
@@ -86,7 +96,7 @@ def test_the_sum_of_a_file_per_silo(tmp_path):
     table = pa.table({name: rows[30:, place] for place, name in enumerate("abc")})
     parquet.write_table(table, tmp_path / "west.parquet")
     files = [word for name in ("north.csv", "south.npy", "west.parquet") for word in ("--silo", name)]
-    done = skelmix("sum", *files, "--records", 64, "--epsilon", 30, "--json", cwd=tmp_path)
+    done = skelmix("sum", *files, "--records", 64, "--clip-norm", 1, "--epsilon", 30, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["silos"], found["records"], found["unit"]) == (3, 64, "record")

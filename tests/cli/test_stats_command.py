@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers.command import skelmix
-from skelmix.datasets.hospitals import hospitals
+from skelmix.datasets.hospital_files import hospitals
 
 ASK = "count; mean(age, 0..110); crosstab(diagnosis: A|B|C, sex: F|M)"
 
@@ -38,8 +38,8 @@ def test_json_has_the_promised_shape(folder):
     assert mean["query"] == "mean(age, 0..110)"
     assert "standard error at most" in done.stderr
     page = (folder / "report.html").read_text()
-    assert "Plotly.newPlot('f2'" in page
-    assert "-differential privacy over 1 round" in page
+    assert 'id="figure2"' in page
+    assert "is protected with ε = " in page
     assert "<script src" not in page
     assert "<link" not in page
 
@@ -53,6 +53,33 @@ def test_a_plan_reads_no_data(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "count: standard error about" in done.stdout
     assert "column" not in done.stderr
+
+
+def test_one_party_is_refused_in_words_of_the_option(folder):
+    done = skelmix("stats", "--party", "hospital-1.csv", "--records", 800, "--ask", "count", cwd=folder)
+    assert done.returncode == 2
+    assert "--party hospital-1.csv: the only one" in done.stderr
+
+
+def test_a_mistake_in_the_question_is_shown_in_its_line(folder):
+    done = stats(folder, "--ask", "count; meen(age, 0..110)")
+    assert done.returncode == 2
+    assert "character 8: expected one of count, " in done.stderr
+    assert done.stderr.endswith("; it says 'meen(age, 0..110)' there\n")
+
+
+def test_expected_errors_name_the_number_of_records_that_they_are_for(folder):
+    shown = stats(folder, "--ask", "count", "--plan-only").stdout
+    assert "expected errors with 800 records, ε = " in shown
+
+
+def test_files_none_of_which_can_be_used_end_with_exit_code_2(tmp_path):
+    for name in ("hospital-1.csv", "hospital-2.csv"):
+        (tmp_path / name).write_text("this is,no table\n")
+    done = stats(tmp_path, "--ask", ASK, "--json", "--output", "report.html")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none of 2 files can be used" in done.stderr
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_the_least_epsilon_for_an_error(folder):

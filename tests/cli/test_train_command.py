@@ -1,5 +1,6 @@
 """`skelmix train` and `skelmix data` as a user meets them, on made-up images."""
 
+import csv
 import json
 import signal
 import subprocess
@@ -41,10 +42,10 @@ def test_a_run_of_several_seeds_through_the_protocol_with_a_baseline_can_be_resu
     more = ("--seeds", "1,2", "--baseline", "dpsgd-rdp", "--secure", "protocol")
     done = skelmix(*words(images, "--cohort", 40, "--directory", "all", *more), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    made = sorted(path.name for path in (tmp_path / "all").iterdir())
-    assert made == ["gaussian-seed1", "gaussian-seed2", "smm-seed1", "smm-seed2"]
+    directories = sorted(path.name for path in (tmp_path / "all").iterdir())
+    assert directories == ["gaussian-seed1", "gaussian-seed2", "smm-seed1", "smm-seed2"]
     lines = (tmp_path / "all" / "smm-seed2" / "metrics.csv").read_text().splitlines()
-    assert lines[0] == "round,private,opened,accuracy,epsilon"
+    assert lines[0] == "round,private,opened,accuracy,epsilon,clip_norm,within"
     assert all(line.split(",")[:3] == [f"{n}", "False", "True"] for n, line in enumerate(lines[1:], 1))
     assert not list((tmp_path / "all").rglob("diagnostics*"))
     first = json.loads(done.stdout)["runs"][1]
@@ -52,6 +53,52 @@ def test_a_run_of_several_seeds_through_the_protocol_with_a_baseline_can_be_resu
     assert again.returncode == 0, again.stderr
     same = ("accuracy", "epsilon", "rounds", "private", "diagnostics")
     assert [json.loads(again.stdout)[name] for name in same] == [first[name] for name in same]
+
+
+def test_rounds_that_fail_are_refused_beforehand_or_told_and_a_run_of_them_is_an_error(images, tmp_path):
+    setting = ("--cohort", 40, "--dropout-rate", 0.4, "--directory", "run", "--seed", 1)
+    done = skelmix(*words(images, *setting), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "all rounds would fail at a dropout rate of 0.4" in done.stderr
+    assert "--allow-failing-rounds" in done.stderr
+    assert not (tmp_path / "run").exists(), "nothing was charged"
+    done = skelmix(*words(images, *setting, "--allow-failing-rounds"), cwd=tmp_path)
+    assert done.returncode == 2
+    printed = " ".join(done.stderr.split())
+    for number in range(1, 5):
+        assert f"round {number} gave no sum, too few survived: its cost stays charged" in printed
+    assert "none of 4 rounds gave a sum" in printed
+
+
+def test_a_run_of_broken_vectors_only_ends_with_exit_code_2_after_its_files_are_written(images, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import torch\n"
+        "class Broken(torch.nn.Linear):\n"
+        "    def forward(self, inputs):\n"
+        "        return super().forward(torch.where(inputs == 0, inputs, torch.nan))\n"
+        "def network():\n"
+        "    return Broken(16, 10)\n"
+    )
+    setting = ("--cohort", 40, "--model", "own:network", "--directory", "run", "--diagnostics")
+    done = skelmix(*words(images, *setting), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "every vector was NaN or infinite" in done.stderr
+    assert "vectors counted as zero, being NaN or infinite" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {"model.pt", "report.html", "privacy.json"} <= {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_an_adaptive_clip_norm_moves_and_is_written_down(images, tmp_path):
+    more = ("--clip", "adaptive", "--clip-start", 50, "--clip-rate", 1, "--clip-quantile", 0.6)
+    done = skelmix(*words(images, "--cohort", 40, "--directory", "run", *more), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        norms = [float(row["clip_norm"]) for row in csv.DictReader(file)]
+    assert norms[0] == 50
+    assert norms == pytest.approx([50, 25, 12.5, 6.25]), "no vector is that long: it is halved"
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["adaptive_clip"] == {"start": 50, "rate": 1, "quantile": 0.6, "weight": 0.1}
+    assert "Clip norm" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_an_interrupted_run_says_how_to_go_on(images, tmp_path):
@@ -99,6 +146,9 @@ def test_an_id_column_makes_the_participants(images, tmp_path):
         (("--skew", 0.5), "no labels to skew"),
         (("--resume", "run"), "a resumed run keeps its settings"),
         (("--model", "perceptron"), "choose mlp, cnn"),
+        (("--model", "characters"), "go together"),
+        (("--recipe", "best"), "the recipe best is known for mnist, fashion-mnist, cifar-10, shakespeare"),
+        (("--recipe", "good"), "paper, best"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(images, tmp_path, more, says):

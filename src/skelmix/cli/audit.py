@@ -23,118 +23,121 @@ _PLANNED = {
 }  # fmt: skip
 
 
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(help="Attack this plan (JSON from `skelmix plan --output`).", rich_help_panel=Panel),
+]
+Trials = Annotated[int, typer.Option(help="Games for each pair of worlds.", rich_help_panel=Panel)]
+Confidence = Annotated[
+    float | None,
+    typer.Option(
+        help="Confidence of the lower bound; default: 0.999999 for one release, 0.999 with canaries.",
+        rich_help_panel=Panel,
+    ),
+]
+Canaries = Annotated[
+    int,
+    typer.Option(
+        help="Attack all rounds of one run with this many canaries, instead of one release.",
+        rich_help_panel=Panel,
+    ),
+]
+Everything = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Every mechanism over bits, ε and dimensions; games in the --output table are not played again.",
+        rich_help_panel=Panel,
+    ),
+]
+Output = Annotated[Path, typer.Option(help="Where --all writes its table.", rich_help_panel=Panel)]
+Plot = Annotated[
+    Path | None,
+    typer.Option(help="Write the ROC curve with the claimed region (one release).", rich_help_panel=Panel),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        help="Privacy target δ; default: 0.01 for one release, 1e-6 with canaries.",
+        rich_help_panel="Privacy",
+    ),
+]
+Bound = Annotated[
+    str | None, typer.Option(help=f"{opt.BOUNDS}; default: gdp for smm and dgm, otherwise tight.")
+]
+
+
 def register(app: typer.Typer) -> None:
-    @app.command()
-    def audit(
-        context: typer.Context,
-        plan: Annotated[
-            Path | None,
-            typer.Option(help="Attack this plan (JSON from `skelmix plan --output`).", rich_help_panel=Panel),
-        ] = None,
-        trials: Annotated[
-            int, typer.Option(help="Games for each pair of worlds.", rich_help_panel=Panel)
-        ] = 1_000_000,
-        confidence: Annotated[
-            float | None,
-            typer.Option(
-                help="Confidence of the lower bound. Default: 0.999999 for one release, 0.999 with canaries.",
-                rich_help_panel=Panel,
-            ),
-        ] = None,
-        canaries: Annotated[
-            int,
-            typer.Option(
-                help="Attack all rounds of one run with this many canaries, instead of one release.",
-                rich_help_panel=Panel,
-            ),
-        ] = 0,
-        everything: Annotated[
-            bool,
-            typer.Option(
-                "--all",
-                help="Every mechanism over bits, ε and dimensions; games in the --output table are not "
-                "played again.",
-                rich_help_panel=Panel,
-            ),
-        ] = False,
-        output: Annotated[
-            Path, typer.Option(help="Where --all writes its table.", rich_help_panel=Panel)
-        ] = Path("results/audit.csv"),
-        plot: Annotated[
-            Path | None,
-            typer.Option(
-                help="Write the ROC curve with the claimed region (one release).", rich_help_panel=Panel
-            ),
-        ] = None,
-        epsilon: opt.Epsilon = 1.0,
-        delta: Annotated[
-            float | None,
-            typer.Option(
-                help="Default: 0.01 for one release, 1e-6 with canaries.", rich_help_panel="Privacy"
-            ),
-        ] = None,
-        dimension: opt.Dimension = 16,
-        clip_norm: opt.ClipNorm = 1.0,
-        bits: opt.Bits = 8,
-        mechanism: opt.MechanismName = "smm",
-        bound: Annotated[
-            str | None,
-            typer.Option(help=f"{opt.BOUNDS}; default: gdp for smm and dgm, else tight."),
-        ] = None,
-        scale: opt.Scale = None,
-        cohort: opt.CohortSize = 1,
-        population: opt.Population = None,
-        rounds: opt.Rounds = 1,
-        as_json: opt.Json = False,
-    ) -> None:
-        """Attack it: a lower bound on ε that must not exceed the claim. Exit code 1 if it does.
+    app.command("audit")(audit_command)
 
-        The δ of one release is large, so that trials can see what it lets through; the claim is at it too.
-        Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
-        """
-        from skelmix.mechanisms.registry import MECHANISMS
-        from skelmix.validation import probability
 
-        _refuse_unused(context, everything=everything, plan=plan is not None, canaries=canaries != 0)
-        if everything:
-            _study(output, as_json)
-            return
-        if confidence is None:
-            confidence = 0.999 if canaries else 0.999999
-        if delta is None:
-            delta = 1e-6 if canaries else 1e-2
-        if bound is None:
-            bound = "gdp" if "gdp" in MECHANISMS[mechanism].known_bounds else "tight"
-        probability(confidence=confidence)  # before anything is planned or played
-        chosen = (
-            _read(plan)
-            if plan is not None
-            else opt.build_plan(
-                epsilon=epsilon, delta=delta, dimension=dimension,
-                clip_norm=clip_norm, bits=bits, cohort=cohort, population=population,
-                rounds=rounds, mechanism=mechanism, bound=bound, scale=scale,
-                dropout_tolerance=0.0, colluding=0,
-                sampling="none" if population in (None, cohort) else "poisson", alignment=1.0,
-            )
+def audit_command(
+    context: typer.Context,
+    plan: PlanFile = None,
+    trials: Trials = 1_000_000,
+    confidence: Confidence = None,
+    canaries: Canaries = 0,
+    everything: Everything = False,
+    output: Output = Path("results/audit.csv"),
+    plot: Plot = None,
+    epsilon: opt.Epsilon = 1.0,
+    delta: Delta = None,
+    dimension: opt.Dimension = 16,
+    clip_norm: opt.ClipNorm = 1.0,
+    bits: opt.Bits = 8,
+    mechanism: opt.MechanismName = "smm",
+    bound: Bound = None,
+    scale: opt.Scale = None,
+    cohort: opt.CohortSize = 1,
+    population: opt.Population = None,
+    rounds: opt.Rounds = 1,
+    as_json: opt.Json = False,
+) -> None:
+    """Attack a mechanism: the attack proves a lower bound on ε; exit code 1 if it exceeds the claim.
+
+    One release is attacked at a large δ, which trials can resolve; the claim is made at the same δ.
+    Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
+    """
+    from skelmix.mechanisms.registry import MECHANISMS
+    from skelmix.validation import probability
+
+    _refuse_unused(context, everything=everything, plan=plan is not None, canaries=canaries != 0)
+    if everything:
+        _study(output, as_json)
+        return
+    if confidence is None:
+        confidence = 0.999 if canaries else 0.999999
+    if delta is None:
+        delta = 1e-6 if canaries else 1e-2
+    if bound is None:
+        bound = "gdp" if "gdp" in MECHANISMS[mechanism].known_bounds else "tight"
+    probability(confidence=confidence)  # before anything is planned or played
+    if plan is not None:
+        attacked = _read(plan)
+    else:
+        attacked = opt.build_plan(
+            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits,
+            cohort=cohort, population=population, rounds=rounds, mechanism=mechanism, bound=bound,
+            scale=scale, dropout_tolerance=0.0, colluding=0, alignment=1.0,
+            sampling="none" if population in (None, cohort) else "poisson",
         )  # fmt: skip
-        found = (
-            _training(chosen, canaries, confidence)
-            if canaries
-            else _release(chosen, trials, confidence, plot)
-        )
-        emit(found, _readable(found), as_json=as_json)
-        if not found["holds"]:
-            raise typer.Exit(1)
+    if canaries:
+        result = _training(attacked, canaries, confidence)
+    else:
+        result = _release(attacked, trials, confidence, plot)
+    emit(result, _readable(result), as_json=as_json)
+    if not result["holds"]:
+        raise typer.Exit(1)
 
 
 def _refuse_unused(context: typer.Context, *, everything: bool, plan: bool, canaries: bool) -> None:
-    """Refuse an option that would change nothing: whoever gave it believes that it counts."""
+    """Refuse an option that would have no effect: the user expects it to have one."""
     from skelmix.errors import InvalidInput
 
     given = {
-        str(one.name): one.opts[0]
-        for one in context.command.params
-        if context.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE
+        str(option.name): option.opts[0]
+        for option in context.command.params
+        if context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
     }
     if everything:
         unused, why = given.keys() - {"everything", "output", "as_json"}, "the settings of --all are fixed"
@@ -155,33 +158,33 @@ def _read(path: Path) -> Plan:
     return Plan.from_json(path.read_bytes())
 
 
-def _release(chosen: Plan, trials: int, confidence: float, picture: Path | None) -> dict[str, Any]:
+def _release(plan: Plan, trials: int, confidence: float, picture: Path | None) -> dict[str, Any]:
+    from skelmix.audit import roc_curve
     from skelmix.audit.release import audit_release
-    from skelmix.audit.roc import plot
 
     with err.status("attacking one release"):
-        found = audit_release(
-            chosen.mechanism,
-            delta=chosen.target.delta,
-            bound=chosen.report.bound,
+        audited = audit_release(
+            plan.mechanism,
+            delta=plan.target.delta,
+            bound=plan.report.bound,
             trials=trials,
             confidence=confidence,
         )
     if picture is not None:
-        plot(found, picture)
+        roc_curve.plot(audited, picture)
         err.print(f"wrote {picture}")
-    return found.to_dict()
+    return audited.to_dict()
 
 
-def _training(chosen: Plan, canaries: int, confidence: float) -> dict[str, Any]:
+def _training(plan: Plan, canaries: int, confidence: float) -> dict[str, Any]:
     from skelmix.audit.canaries import audit_training
 
-    with err.status(f"running {chosen.rounds} rounds with {canaries} canaries"):
-        return audit_training(chosen, canaries, confidence=confidence).to_dict()
+    with err.status(f"running {plan.rounds} rounds with {canaries} canaries"):
+        return audit_training(plan, canaries, confidence=confidence).to_dict()
 
 
 def _study(output: Path, as_json: bool) -> None:
-    """Play what the table does not have, and judge all of it against today's claims."""
+    """Play the games that the table lacks, and judge all of them against today's claims."""
     from dataclasses import asdict, fields
 
     from skelmix.audit import study
@@ -190,7 +193,7 @@ def _study(output: Path, as_json: bool) -> None:
     names = [field.name for field in fields(study.Setting)]
     measures = ["claimed", "lower_bound", "gap", "holds", "delta", "confidence", "trials", "pair"]
     with ResultFile(output, names, measures) as file, progress() as bar:
-        grid = [(key(asdict(one), names), study.game(one)) for one in study.settings()]
+        grid = [(key(asdict(setting), names), study.game(setting)) for setting in study.settings()]
         task = bar.add_task("configurations", total=len(grid), note="")
         missing = [(place, game) for place, game in grid if not game.was_played(file.rows.get(place))]
         bar.advance(task, len(grid) - len(missing))
@@ -200,7 +203,7 @@ def _study(output: Path, as_json: bool) -> None:
             file.append(game.play())
             bar.advance(task)
         refuted = [(game, file.rows[place]) for place, game in grid if not game.holds(file.rows[place])]
-    found = {
+    result = {
         "configurations": len(grid),
         "read": len(grid) - len(missing),
         "played": len(missing),
@@ -210,25 +213,25 @@ def _study(output: Path, as_json: bool) -> None:
         "output": str(output),
     }
     lines = [
-        f"{len(grid)} configurations ({found['read']} read, {found['played']} played), "
+        f"{len(grid)} configurations ({result['read']} read, {result['played']} played), "
         f"{len(refuted)} claims refuted; {output}"
     ]
     for game, row in refuted:
-        what = ", ".join(f"{name} {value}" for name, value in asdict(game.setting).items())
-        lines.append(f"REFUTED: {what}: claimed {game.claimed:.4f}, attacked {row['lower_bound']:.4f}")
-    emit(found, "\n".join(lines), as_json=as_json)
+        settings = ", ".join(f"{name} {value}" for name, value in asdict(game.setting).items())
+        lines.append(f"REFUTED: {settings}: claimed {game.claimed:.4f}, attacked {row['lower_bound']:.4f}")
+    emit(result, "\n".join(lines), as_json=as_json)
     if refuted:
         raise typer.Exit(1)
 
 
-def _readable(found: dict[str, Any]) -> str:
-    verdict = "the claim is not refuted" if found["holds"] else "THE CLAIM IS REFUTED"
+def _readable(result: dict[str, Any]) -> str:
+    verdict = "the claim is not refuted" if result["holds"] else "THE CLAIM IS REFUTED"
     return "\n".join(
         [
-            f"claimed     ε = {found['claimed']:.4f} at δ = {found['delta']:g}",
-            f"attacked    ε >= {found['lower_bound']:.4f}, {found['gap']:.1%} below the claim",
-            f"confidence  {found['confidence']:.10g} from {found['trials']:,} "
-            + ("canaries" if "guesses" in found else "games"),
+            f"claimed     ε = {result['claimed']:.4f} at δ = {result['delta']:g}",
+            f"attacked    ε >= {result['lower_bound']:.4f}, {result['gap']:.1%} below the claim",
+            f"confidence  {result['confidence']:.10g} from {result['trials']:,} "
+            + ("canaries" if "guesses" in result else "games"),
             f"verdict     {verdict}",
         ]
     )

@@ -39,7 +39,7 @@ def _command(name: str) -> Callable[[bool], None]:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Measure against peers, in one run.", no_args_is_help=True)
+    group = typer.Typer(help="Compare the speed with other libraries, in one run.", no_args_is_help=True)
     for name, text in BENCHMARKS.items():
         group.command(name, help=text)(_command(name))
 

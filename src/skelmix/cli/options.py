@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from skelmix.cli.console import say_when_compiling
+
 if TYPE_CHECKING:
+    from skelmix.encoding.indicator import AdaptiveClip
     from skelmix.planning import Cohort, Plan, Silos
 
 MECHANISMS = "smm|dgm|skellam|ddg|cpsgd|gaussian"
@@ -23,7 +27,8 @@ EpsilonAggregator = Annotated[
 Contribute = Annotated[
     float,
     typer.Option(
-        help="Probability with which a participant of a round sends its vector, by a secret coin of its own.",
+        help="Probability that a participant of a round sends its vector rather than zero, by its own secret "
+        "coin.",
         rich_help_panel="Participants",
     ),
 ]
@@ -31,8 +36,8 @@ MaxParticipations = Annotated[
     str | None,
     typer.Option(
         metavar="N|auto",
-        help="Rounds that a participant contributes to at most; auto: the smallest cap that one in a million "
-        "would exceed.",
+        help="The most rounds that one participant contributes to; auto: the smallest cap that one in a "
+        "million would exceed.",
         rich_help_panel="Participants",
     ),
 ]
@@ -42,6 +47,35 @@ Delta = Annotated[
 Dimension = Annotated[int, typer.Option(help="Length of a participant's vector.", rich_help_panel="Vector")]
 ClipNorm = Annotated[
     float, typer.Option(help="L2 norm that vectors are clipped to.", rich_help_panel="Vector")
+]
+Clip = Annotated[
+    str,
+    typer.Option(
+        help="fixed: --clip-norm in every round; adaptive: the clip norm follows a quantile of the vectors' "
+        "norms, for 0.125 % more noise.",
+        rich_help_panel="Vector",
+    ),
+]
+ClipQuantile = Annotated[
+    float | None,
+    typer.Option(
+        help="Adaptive: the fraction of vectors that should be within the clip norm; default: 0.8.",
+        rich_help_panel="Vector",
+    ),
+]
+ClipRate = Annotated[
+    float | None,
+    typer.Option(
+        help="Adaptive: how fast the clip norm moves once it has found the quantile, by e^rate per round at "
+        "most; default: 0.2.",
+        rich_help_panel="Vector",
+    ),
+]
+ClipStart = Annotated[
+    float | None,
+    typer.Option(
+        help="Adaptive: the first round's clip norm; default: --clip-norm.", rich_help_panel="Vector"
+    ),
 ]
 Bits = Annotated[
     int | None,
@@ -74,7 +108,15 @@ Population = Annotated[
     ),
 ]
 Rounds = Annotated[int, typer.Option(help="Rounds that the budget pays for.", rich_help_panel="Privacy")]
-MechanismName = Annotated[str, typer.Option("--mechanism", help=MECHANISMS, rich_help_panel="Mechanism")]
+MechanismName = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        help=f"{MECHANISMS}: smm and dgm round randomly and add integer noise; gaussian needs a trusted "
+        "aggregator; the others are baselines.",
+        rich_help_panel="Mechanism",
+    ),
+]
 Bound = Annotated[
     str,
     typer.Option(
@@ -88,6 +130,23 @@ Scale = Annotated[
 DropoutTolerance = Annotated[
     float, typer.Option(help="Fraction of a cohort that may drop out.", rich_help_panel="Participants")
 ]
+DropoutRate = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability that a participant or silo drops out of a round, independently of others. The ε "
+        "of sampled cohorts is proved for this rate (default: the tolerance), and failing rounds are "
+        "predicted from it.",
+        rich_help_panel="Participants",
+    ),
+]
+AllowFailingRounds = Annotated[
+    bool,
+    typer.Option(
+        "--allow-failing-rounds",
+        help="Go on even if most rounds would fail at the dropout rate.",
+        rich_help_panel="Participants",
+    ),
+]
 Colluding = Annotated[
     int,
     typer.Option(
@@ -97,12 +156,14 @@ Colluding = Annotated[
 SiloCount = Annotated[
     int | None,
     typer.Option(
-        "--silos", help="Silos that hold many records each: protect records.", rich_help_panel="Silos"
+        "--silos", help="Number of silos with many records each: protects records.", rich_help_panel="Silos"
     ),
 ]
 Records = Annotated[
     int | None,
-    typer.Option(help="Records in all silos together: public, may be rough.", rich_help_panel="Silos"),
+    typer.Option(
+        help="Number of records in all silos together: public, may be rough.", rich_help_panel="Silos"
+    ),
 ]
 Batch = Annotated[
     int | None, typer.Option(help="Records expected in a round, over all silos.", rich_help_panel="Silos")
@@ -121,6 +182,20 @@ Alignment = Annotated[
 ]
 
 
+def given(context: typer.Context) -> set[str]:
+    """The names of the options that the user gave on the command line."""
+    from click.core import ParameterSource
+
+    return {
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+
+
+def spelled(names: Iterable[str]) -> str:
+    """Names of parameters as a user writes the options."""
+    return ", ".join("--" + name.replace("_", "-") for name in sorted(names))
+
+
 def build_cohort(
     expected: int,
     population: int | None,
@@ -131,6 +206,7 @@ def build_cohort(
     max_participations: str | None = None,
     rounds: int = 1,
     *,
+    dropout_rate: float | None = None,
     silos: int | None = None,
     records: int | None = None,
     batch: int | None = None,
@@ -144,7 +220,7 @@ def build_cohort(
 
     _not_mixed(silos, records, batch)
     if silos is not None and records is not None and batch is not None:
-        return Silos(silos, records, batch, dropout_tolerance, colluding, unit)
+        return Silos(silos, records, batch, dropout_tolerance, colluding, unit, dropout_rate)
     cohort = Cohort(
         expected=expected,
         population=expected if population is None else population,
@@ -153,6 +229,7 @@ def build_cohort(
         sampling=sampling,
         contribute=contribute,
         max_participations=_cap(max_participations),
+        dropout_rate=dropout_rate,
     )
     return cohort.with_smallest_cap(rounds) if max_participations == "auto" else cohort
 
@@ -193,6 +270,23 @@ def _not_mixed(silos: int | None, records: int | None, batch: int | None) -> Non
             )
 
 
+def build_clip(
+    clip: str, clip_norm: float, quantile: float | None, rate: float | None, start: float | None
+) -> str | AdaptiveClip:
+    """The clip that the shared options describe."""
+    from skelmix.encoding.indicator import AdaptiveClip
+    from skelmix.errors import InvalidInput
+
+    options = {"quantile": quantile, "rate": rate, "start": start}
+    given = {name: value for name, value in options.items() if value is not None}
+    if clip != "adaptive":
+        if given:
+            words = ", ".join(f"--clip-{name}" for name in given)
+            raise InvalidInput(f"{words}: only an adaptive clip uses this; give --clip adaptive too")
+        return clip
+    return AdaptiveClip(**({"start": clip_norm} | given))
+
+
 def build_plan(
     *,
     epsilon: float,
@@ -212,41 +306,42 @@ def build_plan(
     epsilon_aggregator: float | None = None,
     contribute: float = 1.0,
     max_participations: str | None = None,
-    bits: int | None = None,
+    bits: int | Literal["auto"] | None = None,
     rate: float | None = None,
     keep: float | None = None,
     silos: int | None = None,
     records: int | None = None,
     batch: int | None = None,
     unit: str = "record",
+    clip: str = "fixed",
+    clip_quantile: float | None = None,
+    clip_rate: float | None = None,
+    clip_start: float | None = None,
+    dropout_rate: float | None = None,
+    allow_failing_rounds: bool = False,
 ) -> Plan:
     """The plan that the shared options describe."""
-    from skelmix.planning import PrivacyTarget, plan
+    from skelmix.planning import AdaptiveClip, PrivacyTarget, plan
 
+    say_when_compiling()
+    clipping = build_clip(clip, clip_norm, clip_quantile, clip_rate, clip_start)
+    group = build_cohort(
+        cohort, population, dropout_tolerance, colluding, sampling, contribute, max_participations, rounds,
+        dropout_rate=dropout_rate, silos=silos, records=records, batch=batch, unit=unit,
+    )  # fmt: skip
     return plan(
         PrivacyTarget(epsilon, delta, epsilon_aggregator),
         dimension=dimension,
-        clip_norm=clip_norm,
+        clip_norm=clipping.start if isinstance(clipping, AdaptiveClip) else clip_norm,
+        clip=clipping,
         rate=rate,
         bits=bits,
         keep=keep,
         rounds=rounds,
-        cohort=build_cohort(
-            cohort,
-            population,
-            dropout_tolerance,
-            colluding,
-            sampling,
-            contribute,
-            max_participations,
-            rounds,
-            silos=silos,
-            records=records,
-            batch=batch,
-            unit=unit,
-        ),
+        cohort=group,
         mechanism=mechanism,
         scale=scale,
         bound=bound,
         alignment=alignment,
+        allow_failing_rounds=allow_failing_rounds,
     )

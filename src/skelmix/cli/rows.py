@@ -2,133 +2,134 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skelmix.errors import InvalidInput, MissingExtra
+from skelmix.arrays import FloatArray
+from skelmix.cli.tables import Line, Table, few, open_table
+from skelmix.errors import InvalidInput
+from skelmix.wording import counted
 
-Row = NDArray[np.float64]
-_SHOWN = 10
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class RowFile:
-    """A checked file of `rows` vectors of length `width`; iterating reads it again, row by row."""
+    """A checked file of `rows` vectors of length `width`; iterating reads it again, row by row.
+
+    names: of the columns, where they are known.
+    """
 
     path: Path
     rows: int
     width: int
-    skip: int
+    names: tuple[str, ...] | None = None
+    table: Table | None = field(default=None, repr=False)
 
-    def __iter__(self) -> Iterator[Row]:
-        for _, row in _read(self.path, self.skip):
-            if isinstance(row, str):
+    def __iter__(self) -> Iterator[FloatArray]:
+        for _, cells in self.table or ():
+            row = _numbers(cells)
+            if row is None or len(row) != self.width:
                 raise InvalidInput(f"{self.path}: the file changed while it was read; nothing was released")
             yield row
 
 
-def open_rows(path: Path, *, header: bool = False) -> RowFile:
-    """Check every row of a .npy, .csv or .parquet file.
+def open_rows(path: Path, *, header: bool = False, columns: str | None = None) -> RowFile:
+    """Check every cell of a .npy, .csv or .parquet file.
 
-    A row with NaN, infinity, text or another width than the first raises `InvalidInput` that lists the
-    lines; so does an empty file. header: the first line of a CSV names the columns.
+    A cell with text, NaN, infinity or nothing raises `InvalidInput` that names line, column and value of the
+    first few and counts them all; so does a line with more or fewer cells than the first, and an empty file.
+    header: line 1 of a CSV names the columns. columns: the names of those to take, with commas between them;
+    nothing else in the file is looked at.
     """
-    if not path.is_file():
-        raise InvalidInput(f"{path}: no such file")
-    skip = int(header and path.suffix == ".csv")
-    bad: list[str] = []
-    rows, width, wrong = 0, -1, 0
-    for line, row in _read(path, skip):
-        problem = row if isinstance(row, str) else None
-        if not isinstance(row, str):
-            width = len(row) if width < 0 else width
-            if len(row) != width:
-                problem = f"{len(row)} values, the first row has {width}"
-            elif not np.isfinite(row).all():
-                problem = "NaN or infinity"
+    table = open_table(path, header, columns)
+    bad, rows, width = _BadCells(table), 0, 0
+    for line, cells in table:
         rows += 1
-        if problem:
-            wrong += 1
-            if len(bad) < _SHOWN:
-                bad.append(f"line {line}: {problem}")
-    if wrong:
-        more = f" and {wrong - len(bad)} more" if wrong > len(bad) else ""
-        raise InvalidInput(
-            f"{path}: {wrong} bad row(s): {'; '.join(bad)}{more}. Nothing was released; repair or remove them"
-        )
-    if rows == 0 or width == 0:
+        row = _numbers(cells)
+        if row is None or not np.isfinite(row).all():
+            bad.add_line(line, cells)
+        else:
+            width = len(row)
+    bad.refuse()
+    if rows == 0:
         raise InvalidInput(f"{path}: no rows; one row per participant is needed")
-    return RowFile(path, rows, width, skip)
+    return RowFile(path, rows, width, table.names, table)
 
 
-def _read(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
-    """(line number, row or what is wrong with it), streaming."""
-    if path.suffix == ".csv":
-        yield from _read_csv(path, skip)
-    elif path.suffix == ".npy":
-        yield from _read_npy(path)
-    elif path.suffix == ".parquet":
-        yield from _read_parquet(path)
-    else:
-        raise InvalidInput(f"{path}: the ending must be .npy, .csv or .parquet")
+class _BadCells:
+    """The cells and lines that cannot be added: the first few in words, all of them counted."""
+
+    def __init__(self, table: Table) -> None:
+        self._table, self._shown = table, list[str]()
+        self._cells = self._lines = 0
+
+    def add_line(self, line: int, cells: Line) -> None:
+        if isinstance(cells, str):
+            self._lines += 1
+            self._show(f"line {line} {cells}")
+            return
+        problems = {place: why for place, cell in enumerate(cells) if (why := _problem(cell))}
+        if not self._table.named_by and line == 1 and isinstance(cells, list) and _all_words(cells):
+            self._lines += 1
+            self._show(f"line 1 holds text ({few(cells)}): if these are the columns' names, add --header")
+            return
+        self._cells += len(problems)
+        for place, why in problems.items():
+            self._show(f"line {line}, {self._table.column(place)} {why}")
+
+    def _show(self, text: str) -> None:
+        if len(self._shown) < _SHOWN:
+            self._shown.append(text)
+
+    def refuse(self) -> None:
+        """Raise `InvalidInput` if there is any."""
+        count = self._cells + self._lines
+        if count:
+            what = [counted(self._cells, "bad cell")] * bool(self._cells)
+            what += [counted(self._lines, "bad line")] * bool(self._lines)
+            more = f"; and {count - len(self._shown):,} more" if count > len(self._shown) else ""
+            raise InvalidInput(
+                f"{self._table.path}: {' and '.join(what)}: {'; '.join(self._shown)}{more}. Nothing was "
+                "released: repair or remove them, or take other columns with --columns"
+            )
 
 
-def _read_csv(path: Path, skip: int) -> Iterator[tuple[int, Row | str]]:
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        cells = csv.reader(file)
-        for row in _readable(cells, path):
-            if cells.line_num <= skip:
-                continue
-            try:
-                yield cells.line_num, np.array(row, dtype=np.float64) if row else "empty"
-            except ValueError:
-                hint = " (column names? use --header)" if cells.line_num == 1 else ""
-                yield cells.line_num, f"text where a number is needed{hint}"
-
-
-def _readable(cells: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
+def _numbers(cells: Line) -> FloatArray | None:
+    """The cells of a line as numbers; None if a cell is not a number."""
+    if isinstance(cells, str):
+        return None
     try:
-        yield from cells
-    except csv.Error as error:
-        raise InvalidInput(f"{path}: not a table of numbers ({error}); nothing was released") from error
+        return np.asarray(cells, dtype=np.float64)
+    except ValueError:
+        return None
 
 
-def _read_npy(path: Path) -> Iterator[tuple[int, Row | str]]:
+def _all_words(cells: list[str]) -> bool:
+    return all(cell.strip() and _number(cell) is None for cell in cells)
+
+
+def _number(cell: Any) -> float | None:
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # a hostile header may fail anywhere in NumPy's parser, in any way
-        raise InvalidInput(f"{path}: not a NumPy file of numbers ({error})") from error
-    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "fiu":
-        raise InvalidInput(
-            f"{path}: shape {array.shape}, dtype {array.dtype}; must be (participants, dimension) of numbers"
-        )
-    for index in range(array.shape[0]):
-        yield index + 1, np.asarray(array[index], dtype=np.float64)
+        return float(np.float64(cell))
+    except ValueError:
+        return None
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, Row | str]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise MissingExtra("reading .parquet needs pyarrow: pip install 'skelmix[parquet]'") from error
-    try:
-        batches: Any = parquet.ParquetFile(path).iter_batches(batch_size=1024)
-        line = 0
-        for batch in batches:
-            if not all(
-                pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in batch.schema.types
-            ):
-                raise InvalidInput(f"{path}: every column must hold numbers; drop or convert the others")
-            columns = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in batch.columns]
-            for row in np.stack(columns, axis=1):
-                line += 1
-                yield line, row
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: not a parquet file ({error})") from error
+def _problem(cell: Any) -> str:
+    """What is wrong with a cell, in words; empty where nothing is."""
+    number = _number(cell)
+    if number is not None and np.isfinite(number):
+        return ""
+    if not isinstance(cell, str):
+        return "is empty (NaN)" if np.isnan(cell) else "is infinite"
+    if not cell.strip():
+        return "is empty"
+    commas = number is None and _number(cell.replace(",", "")) is not None
+    hint = "; write 1000.5, not 1,000.5 or 1000,5" if commas else ""
+    shown = cell if len(cell) <= 40 else cell[:40] + "…"
+    return f"is {shown!r}, not a {'finite ' if number is not None else ''}number{hint}"

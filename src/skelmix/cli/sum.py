@@ -2,175 +2,146 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from skelmix.cli import options as opt
-from skelmix.cli.console import emit, progress
+from skelmix.cli import sum_options as own
+from skelmix.cli.console import emit, err, progress
+from skelmix.cli.report_file import check_report
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from skelmix.cli.rows import RowFile
     from skelmix.planning import Plan
-    from skelmix.rounds.summation import PrivateSum
+    from skelmix.rounds import PrivateSum
+    from skelmix.rounds.security import Secure
 
-_MOST_SHOWN = 100  # coordinates on the screen; what is not shown could only be had by a second release
+_DEMONSTRATION = (
+    "demonstration: {:,} made-up vectors, whose error can be shown; give --input FILE to add up your own rows"
+)
+_MANY = 1_000
+_SLOW = (
+    "{:,} participants run secure aggregation in this process, which takes a while; --secure simulated adds "
+    "at once, with the same noise"
+)
 
 
 def register(app: typer.Typer) -> None:
     @app.command(name="sum")
     def sum_(
-        input: Annotated[
-            Path | None,
-            typer.Option(help="One row per participant: .npy, .csv or .parquet.", rich_help_panel="Data"),
-        ] = None,
-        silo: Annotated[
-            list[Path] | None,
-            typer.Option(
-                help="One row per record of a silo, a file per silo: protects records.",
-                rich_help_panel="Silos",
-            ),
-        ] = None,
+        context: typer.Context,
+        input: own.Input = None,
+        silo: own.Silo = None,
         records: opt.Records = None,
-        output: Annotated[
-            Path | None, typer.Option(help="Where to write the sum: .npy or .csv.", rich_help_panel="Data")
-        ] = None,
-        mean: Annotated[
-            bool,
-            typer.Option(
-                "--mean", help="Divide by the public number of participants.", rich_help_panel="Data"
-            ),
-        ] = False,
-        participants: Annotated[
-            int, typer.Option(help="Number of synthetic vectors, without --input.", rich_help_panel="Data")
-        ] = 100,
-        dimension: opt.Dimension = 65_536,
-        radius: Annotated[
-            float, typer.Option(help="Norm of the synthetic vectors.", rich_help_panel="Data")
-        ] = 1.0,
-        secure: Annotated[
-            str,
-            typer.Option(help="protocol (secure aggregation), simulated (modular sum) or none."),
-        ] = "protocol",
+        output: own.Output = None,
+        report: own.Report = None,
+        mean: own.Mean = False,
+        columns: own.Columns = None,
+        inspect: own.Inspect = False,
+        participants: own.Participants = 100,
+        dimension: own.Dimension = 65_536,
+        radius: own.Radius = 1.0,
+        secure: own.Secure = "protocol",
         epsilon: opt.Epsilon = 3.0,
         delta: opt.Delta = 1e-5,
-        clip_norm: Annotated[
-            float | None,
-            typer.Option(
-                help="L2 norm that rows are clipped to; default: 1, or --radius.", rich_help_panel="Vector"
-            ),
-        ] = None,
+        clip_norm: own.ClipNorm = None,
         rate: opt.Rate = None,
-        bits: Annotated[
-            int | None,
-            typer.Option(
-                help="Bits per coordinate on the wire, 1..32; default: 16, or as --rate has it.",
-                rich_help_panel="Vector",
-            ),
-        ] = None,
+        bits: own.Bits = None,
         keep: opt.Keep = None,
         mechanism: opt.MechanismName = "smm",
         bound: opt.Bound = "tight",
         scale: opt.Scale = None,
         dropout_tolerance: opt.DropoutTolerance = 0.0,
         colluding: opt.Colluding = 0,
-        alignment: Annotated[
-            float | None,
-            typer.Option(
-                help="Mean cosine between rows, 0..1; default: 1 (safe), or 0 for synthetic vectors.",
-                rich_help_panel="Vector",
-            ),
-        ] = None,
-        header: Annotated[
-            bool,
-            typer.Option("--header", help="Line 1 of the CSV names the columns.", rich_help_panel="Data"),
-        ] = False,
+        alignment: own.Alignment = None,
+        header: own.Header = False,
+        yes: own.Yes = False,
         as_json: opt.Json = False,
     ) -> None:
         """Release one private sum: every row is clipped to --clip-norm, encoded with noise and added.
 
-        Example: skelmix sum --input visits.csv --output total.csv --epsilon 1 --clip-norm 10
+        Without a file it is a demonstration with made-up vectors, and shows the error.
 
-        Records in silos: skelmix sum --silo north.csv --silo south.csv --records 2000 --output total.csv
+        Example: skelmix sum --input visits.csv --columns age,stay --clip-norm 120 --epsilon 1
+
+        Records in silos: skelmix sum --silo north.csv --silo south.csv --records 2000 --clip-norm 10
         """
-        from skelmix.cli.rows import open_rows
-        from skelmix.rounds.security import secure_of
-        from skelmix.rounds.summation import private_sum
+        from skelmix.cli import sum_checks as checks
+        from skelmix.cli import sum_result as shown
+        from skelmix.rounds.security import check_secure, secure_of
 
+        given = opt.given(context)
         files = [*(silo or []), *([] if input is None else [input])]
-        if silo or records is not None:
-            _check_silos(silo, records, input, mean)
+        checks.check_silos(silo, given)
+        checks.check_options(given, files, mechanism)
         if output is not None:
-            _check_output(output, files)
+            checks.check_output(output, files)
+        check_report(report)
         start = time.perf_counter()
+        opened = _open_all(files, header, columns)
+        names = opened[0].names if opened else None
+        if inspect:
+            emit(*shown.inspect(row for rows in opened for row in rows), as_json=as_json)
+            return
         data: Iterable[Any]
-        if silo:
-            data = _open_silos(silo, header)
-            participants, dimension = len(silo), data[0].width
-        elif input is not None:
-            rows = open_rows(input, header=header)
-            data, participants, dimension = rows, rows.rows, rows.width
+        if opened:
+            clip_norm = checks.required_clip_norm(clip_norm)
+            data, dimension = (opened if silo else opened[0]), opened[0].width
+            participants = len(silo) if silo else opened[0].rows
+            if output is None and not as_json:
+                checks.check_shown(dimension)
         else:
             data = _sphere(participants, dimension, radius)
-        if files and output is None and not as_json:
-            _check_shown(dimension)
-        if clip_norm is None:
-            clip_norm = 1.0 if files else radius
-        if alignment is None:
-            alignment = 1.0 if files else 0.0
-        if bits is None and rate is None:
-            bits = 16
-        chosen = opt.build_plan(
-            epsilon=epsilon, delta=delta, dimension=dimension, clip_norm=clip_norm, bits=bits, rate=rate,
-            keep=keep,
+        plan = opt.build_plan(
+            epsilon=epsilon, delta=delta, dimension=dimension,
+            clip_norm=radius if clip_norm is None else clip_norm,
+            bits="auto" if bits is None and rate is None else bits, rate=rate, keep=keep,
             cohort=participants, population=None, rounds=1, mechanism=mechanism, bound=bound, scale=scale,
             dropout_tolerance=dropout_tolerance,
-            colluding=colluding, sampling="none", alignment=alignment,
+            colluding=colluding, sampling="none",
+            alignment=(1.0 if files else 0.0) if alignment is None else alignment,
             silos=len(silo) if silo else None, records=records, batch=records,
         )  # fmt: skip
-        with progress() as bar:
-            task = bar.add_task("silos" if silo else "participants", total=participants, note="")
-            result = private_sum(
-                _ticking(data, lambda: bar.advance(task)),
-                chosen,
-                secure=secure_of(secure),
-                diagnostics=not files,
-            )
-        seconds = time.perf_counter() - start
-        estimate = result.estimate / participants if mean else result.estimate
-        payload: dict[str, Any] = chosen.summary() | {
-            "mean": mean,
-            "participants": participants,
-            "seconds": seconds,
-            "secure": secure,
-        }
-        if result.true_mse is not None:
-            payload["mse"] = result.true_mse
+        check_secure(secure_of(secure), plan.mechanism)
+        if not files:
+            err.print(_DEMONSTRATION.format(participants), soft_wrap=True)
+        elif not yes:
+            checks.check_warnings(plan)
+        result = _release(data, plan, secure_of(secure), participants, silos=bool(silo), shown=not files)
+        divisor = participants if mean else 1
+        estimate, deviation = result.estimate / divisor, result.deviation / divisor
+        payload: dict[str, Any] = plan.summary() | {
+            "mean": mean, "participants": participants, "seconds": time.perf_counter() - start,
+            "secure": secure, "deviation": deviation, "columns": names, "demonstration": not files,
+        }  # fmt: skip
+        payload |= {} if result.true_mse is None else {"mse": result.true_mse}
         if output is not None:
-            _write(output, estimate)
-            payload["output"] = str(output)
-        elif files:
-            payload["estimate"] = estimate.tolist()
-        emit(payload, _readable(chosen, result, payload, estimate), as_json=as_json)
+            shown.write(output, estimate, names)
+        payload |= {"output": str(output)} if output else {"estimate": estimate.tolist()} if files else {}
+        shown.write_report(report, plan, result, payload, estimate)
+        table = shown.table(estimate, deviation, names, mean=mean)
+        text = f"{replace(plan, report=result.report)}\n\n{table}\n\n{shown.notes(payload)}"
+        emit(payload, text, as_json=as_json)
 
 
-def _check_shown(dimension: int) -> None:
-    """A sum that is too long to print is refused before anything is released."""
-    from skelmix.errors import InvalidInput
+def _release(
+    data: Iterable[Any], plan: Plan, secure: Secure, participants: int, *, silos: bool, shown: bool
+) -> PrivateSum:
+    """The private sum, with progress on stderr; shown: of made-up vectors, whose error may be seen."""
+    from skelmix.rounds.summation import private_sum
 
-    if dimension > _MOST_SHOWN:
-        raise InvalidInput(
-            f"{dimension} coordinates are too many to show: give --output FILE or --json. "
-            "Nothing was released"
-        )
+    together = secure == "protocol" and not silos
+    if together and participants >= _MANY:
+        err.print(_SLOW.format(participants), soft_wrap=True)
+    with progress() as bar:
+        task = bar.add_task("silos" if silos else "participants", total=participants, note="")
+        rows = iter(data) if together else _ticking(data, lambda: bar.advance(task))
+        return private_sum(rows, plan, secure, diagnostics=shown, heard=lambda: bar.advance(task, 0.25))
 
 
 def _ticking(data: Iterable[Any], tick: Any) -> Iterable[Any]:
@@ -194,98 +165,16 @@ def _sphere(participants: int, dimension: int, radius: float) -> Iterable[Any]:
         yield point * (radius / np.linalg.norm(point))
 
 
-def _part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
-
-
-def _check_silos(silo: list[Path] | None, records: int | None, input: Path | None, mean: bool) -> None:
-    from skelmix.errors import InvalidInput
-
-    if not silo:
-        raise InvalidInput("--records describes silos: give a --silo FILE for each, or leave it out")
-    if input is not None:
-        raise InvalidInput("--input: has a row per participant, --silo a row per record; give one of them")
-    if records is None:
-        raise InvalidInput(
-            "--silo: give --records too, roughly how many records all silos hold together; it is public, so "
-            "it is not counted from the files"
-        )
-    if mean:
-        raise InvalidInput(
-            "--mean: the number of records is not public; add a column of ones and divide by its sum"
-        )
-
-
-def _open_silos(paths: list[Path], header: bool) -> list[RowFile]:
+def _open_all(paths: list[Path], header: bool, columns: str | None) -> list[RowFile]:
+    """The checked files, all with the same columns."""
     from skelmix.cli.rows import open_rows
     from skelmix.errors import InvalidInput
 
-    opened = [open_rows(path, header=header) for path in paths]
+    opened = [open_rows(path, header=header, columns=columns) for path in paths]
     for rows in opened:
         if rows.width != opened[0].width:
             raise InvalidInput(
                 f"{rows.path}: {rows.width} columns, but {opened[0].path} has {opened[0].width}; give the "
                 "same columns in every file"
             )
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise InvalidInput("--silo: a file is given twice, and its records would count twice; give it once")
     return opened
-
-
-def _check_output(path: Path, inputs: list[Path]) -> None:
-    """Refuse a place that cannot be written to, before anything is released."""
-    from skelmix.errors import InvalidInput
-
-    if path.suffix not in (".npy", ".csv"):
-        raise InvalidInput(f"--output {path}: the ending must be .npy or .csv")
-    if not path.parent.is_dir():
-        raise InvalidInput(f"--output {path}: {path.parent} is not a directory; make it first")
-    if path.exists() and any(input.exists() and path.samefile(input) for input in inputs):
-        raise InvalidInput(f"--output {path}: this would replace the input; choose another name")
-    if path.is_dir():
-        raise InvalidInput(f"--output {path}: is a directory; name a file")
-    try:
-        _part(path).touch()
-        _part(path).unlink()
-    except OSError as error:
-        raise InvalidInput(
-            f"--output {path}: cannot be written ({error.strerror}), and nothing was released; choose "
-            "another place"
-        ) from error
-
-
-def _write(path: Path, estimate: NDArray[np.float64]) -> None:
-    """Write the whole file or nothing."""
-    import numpy as np
-
-    temporary = _part(path)
-    with temporary.open("wb") as file:
-        if path.suffix == ".npy":
-            np.save(file, estimate)
-        else:
-            np.savetxt(file, estimate[None, :], delimiter=",", fmt="%.17g")
-    temporary.replace(path)
-
-
-def _readable(
-    chosen: Plan, result: PrivateSum, payload: dict[str, Any], estimate: NDArray[np.float64]
-) -> str:
-    lines = [str(replace(chosen, report=result.report)), ""]
-    if "mse" in payload:
-        ratio = payload["mse"] / payload["predicted"]["mse"]
-        lines.append(
-            f"measured    {payload['mse']:.4g} mean squared error of the sum, {ratio:.3f} times predicted"
-        )
-    if "output" in payload:
-        lines.append(f"wrote       {payload['output']}")
-    else:
-        more = ", …" if len(estimate) > _MOST_SHOWN else ""  # of synthetic vectors only
-        shown = ", ".join(f"{value:.6g}" for value in estimate[:_MOST_SHOWN])
-        lines.append(f"{'mean' if payload['mean'] else 'sum':<11} {shown}{more}")
-    if "mse" not in payload:
-        lines.append(
-            f"clip norm   rows longer than {payload['clip_norm']:g} were shortened to it; the error above "
-            "does not count what that cost"
-        )
-    lines.append(f"seconds     {payload['seconds']:.2f}")
-    return "\n".join(lines)

@@ -1,0 +1,105 @@
+"""What `skelmix stats` and `skelmix ask` share: the question, its plan, and how answers are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skelmix.cli.console import say_when_compiling
+
+if TYPE_CHECKING:
+    from skelmix.statistics import Answers, Owners, Parties, Question, StatisticsPlan
+
+
+def question(ask: str | None, queries: Path | None) -> Question:
+    """The question, from text or from a file."""
+    from skelmix.errors import InvalidInput
+    from skelmix.statistics import parse_question, read_question
+
+    if ask is not None and queries is None:
+        return parse_question(ask)
+    if queries is not None and ask is None:
+        return read_question(queries)
+    raise InvalidInput('give the question once: --ask "count; mean(age, 0..110)", or --queries FILE.toml')
+
+
+def owners(column: str | None, rows: int | None) -> Owners | None:
+    """Whose records are protected together."""
+    from skelmix.errors import InvalidInput
+    from skelmix.statistics import Owners
+
+    if column is None and rows is None:
+        return None
+    if column is None or rows is None:
+        raise InvalidInput(
+            "--owner and --rows go together: name the column, and a bound on records per owner"
+        )
+    return Owners(column, rows)
+
+
+def planned(
+    question: Question,
+    epsilon: float | None,
+    relative_error: float | None,
+    delta: float,
+    group: Parties,
+    **options: Any,
+) -> StatisticsPlan:
+    """The plan within ε, or with the least ε for a relative error."""
+    from skelmix.errors import InvalidInput
+    from skelmix.planning import PrivacyTarget
+    from skelmix.statistics import plan_for_error, plan_statistics
+
+    say_when_compiling()
+    if relative_error is None:
+        target = PrivacyTarget(1.0 if epsilon is None else epsilon, delta)
+        return plan_statistics(question, target, group, **options)
+    if epsilon is not None:
+        raise InvalidInput("--relative-error finds the least ε by itself; leave out --epsilon")
+    return plan_for_error(question, relative_error, delta, group, **options)
+
+
+def expected(planned: StatisticsPlan) -> str:
+    """What each answer's error will be, in one line per query."""
+    from skelmix.wording import counted, up
+
+    report = planned.plan.report
+    head = (
+        f"expected errors with {counted(planned.parties.records, 'record')}, ε = {up(report.epsilon)} and "
+        f"δ = {report.delta:g} for one {planned.plan.cohort.unit}\n(no data was read for this; "
+        f"{planned.central_ratio:.3f} times the central Gaussian's)"
+    )
+    return "\n".join([head, *(f"  {expected}" for expected in planned.expected_errors)])
+
+
+def payload(answers: Answers) -> dict[str, Any]:
+    """The JSON of the answers."""
+    keys = ("query", "value", "standard_error", "low", "high")
+    listing = answers.to_json()
+    listed = [{key: answer[key] for key in keys} for answer in listing["answers"]]
+    return {key: listing[key] for key in ("epsilon", "delta", "unit")} | {"answers": listed}
+
+
+def plan_payload(planned: StatisticsPlan) -> dict[str, Any]:
+    """The JSON of a plan that was not run."""
+    expected = [
+        {
+            "query": str(item.query),
+            "standard_error": item.standard_error,
+            "relative_error": item.relative,
+            "meaning": item.meaning,
+        }
+        for item in planned.expected_errors
+    ]
+    return planned.plan.summary() | {"expected": expected, "central_ratio": planned.central_ratio}
+
+
+def write_page(output: Path | None, answers: Answers, planned: StatisticsPlan) -> str:
+    """Write the report, if one was asked for; returns the line that tells the user."""
+    if output is None:
+        return ""
+    from skelmix.rounds.files import write_atomically
+    from skelmix.statistics.answer_page import page
+
+    write_atomically(output, page(answers, planned).encode())
+    return f"\nwrote       {output}"
