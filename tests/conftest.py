@@ -1,6 +1,19 @@
-"""Says at the end of a test report on what data the training tests ran."""
+"""A browser that all tests share; and a word at the end on what data the training tests ran."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from helpers import cdp
 from skelmix.datasets.catalogue import locate
+
+
+@pytest.fixture(scope="session")
+def tab() -> Iterator[Any]:
+    """A function that opens a tab of the one browser at an address. Skips the test without Chromium."""
+    with cdp.browser() as open_tab:
+        yield open_tab
 
 
 def pytest_terminal_summary(terminalreporter):

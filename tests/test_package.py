@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,7 @@ import venv
 import zipfile
 from email.parser import Parser
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -48,8 +50,31 @@ def test_the_metadata_names_version_authors_and_pythons(built: Path) -> None:
     found = Parser().parsestr(text)
     assert found["Version"] == skelmix.__version__
     assert found["Author"] or found["Author-email"]
+    addresses = re.findall(r"\]\(([^)]*)\)", found.get_payload())
+    assert [where for where in addresses if not where.startswith("https://")] == [], (
+        "an index shows this text"
+    )
+    assert "distributed" in found["Summary"].lower()
+    assert "# skelmix" in found.get_payload()
     pythons = {line.rpartition(" ")[2] for line in found.get_all("Classifier", []) if "Python :: 3." in line}
     assert pythons == {"3.11", "3.12", "3.13"}
+
+
+def test_a_readme_for_an_index_leads_to_the_repository_or_nowhere() -> None:
+    for_an_index = run_path(str(ROOT / "hatch_build.py"))["for_an_index"]
+    rest = "[paper](https://example.org/p) [up](#top)\n"
+    text = f"a\n\n![bits](results/rate.png)\n\n[docs](docs/index.md), {rest}"
+    assert for_an_index(text, None) == f"a\n\ndocs, {rest}"
+    assert for_an_index(text, "https://example.org/skelmix/") == (
+        "a\n\n![bits](https://example.org/skelmix/raw/HEAD/results/rate.png)\n\n"
+        f"[docs](https://example.org/skelmix/blob/HEAD/docs/index.md), {rest}"
+    )
+
+
+def test_every_address_in_the_readme_leads_to_a_file() -> None:
+    addresses = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(addresses) >= 2
+    assert [where for where in addresses if not (ROOT / where).exists()] == []
 
 
 def test_the_source_archive_has_neither_results_nor_corpora(built: Path) -> None:

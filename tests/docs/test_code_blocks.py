@@ -9,6 +9,7 @@ tests of their own, skipped where the data set is missing: tests fetch nothing.
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -155,6 +156,17 @@ def test_a_mark_stands_before_a_block() -> None:
     for page in PAGES:
         marks = page.read_text(encoding="utf-8").count("<!-- not run:")
         assert marks == sum(block.reason is not None for block in blocks(page)), page
+
+
+def test_secure_sums_with_noise_name_the_colluders_of_the_plan() -> None:
+    """Copied under a plan with colluders, a call without them would leave these more of the noise to know."""
+    found = [block for page in PAGES for block in blocks(page) if "secure_sum(" in block.text]
+    calls = [
+        node for block in found for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.Call)
+    ]
+    given = [{word.arg for word in call.keywords} for call in calls if ast.unparse(call.func) == "secure_sum"]
+    assert any("noise" in names for names in given)
+    assert all("colluding" in names for names in given if "noise" in names)
 
 
 def test_the_comparison_of_outputs_can_fail() -> None:

@@ -20,13 +20,13 @@ def _run(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> dict[st
 
 
 def test_private_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = _run("private_histogram.py", "--parties", "60", "--answers", "8", monkeypatch=monkeypatch)
-    counts, true = made["counts"], made["true"]
+    names = _run("private_histogram.py", "--parties", "60", "--answers", "8", monkeypatch=monkeypatch)
+    counts, true = names["counts"], names["true"]
     assert isinstance(counts, np.ndarray)
     assert counts.shape == (8,)
-    assert made["result"].participants == 60  # type: ignore[attr-defined]
+    assert names["result"].participants == 60  # type: ignore[attr-defined]
     # eight deviations: a chance of 1e-14 a coordinate, and 0.5 for rounding the counts
-    assert np.abs(counts - true).max() < 8 * made["plan"].predicted.mse ** 0.5 + 0.5  # type: ignore[attr-defined]
+    assert np.abs(counts - true).max() < 8 * names["plan"].predicted.mse ** 0.5 + 0.5  # type: ignore[attr-defined]
 
 
 def test_train_cnn_6_bits(
@@ -38,8 +38,8 @@ def test_train_cnn_6_bits(
         (tmp_path / f"{split}-images-idx3-ubyte").write_bytes(idx_bytes(images))
         (tmp_path / f"{split}-labels-idx1-ubyte").write_bytes(idx_bytes((np.arange(count) % 3).astype("u1")))
     arguments = ["--data", str(tmp_path), "--rounds", "2", "--cohort", "40", "--epsilon", "8"]
-    made = _run("train_cnn_6_bits.py", *arguments, monkeypatch=monkeypatch)
-    result = made["result"]
+    names = _run("train_cnn_6_bits.py", *arguments, monkeypatch=monkeypatch)
+    result = names["result"]
     assert (result.rounds, result.private) == (2, True)  # type: ignore[attr-defined]
     assert result.report.epsilon <= 8  # type: ignore[attr-defined]
     assert "with 6 bits per weight" in capsys.readouterr().out

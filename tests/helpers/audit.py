@@ -11,7 +11,7 @@ DELTA = 1e-6
 
 
 @lru_cache
-def canary_plan(multiplier=1.0, expected=20, rounds=20):
+def canary_plan(multiplier: float = 1.0, expected: int = 20, rounds: int = 20) -> Plan:
     """A population of 512 with this noise multiplier. The claim is computed, the rest left out."""
     whole = expected == CANARIES
     cohort = Cohort(expected, CANARIES, sampling="none" if whole else "poisson")

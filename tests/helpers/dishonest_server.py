@@ -46,9 +46,9 @@ def attack(
 
     def exchange(phase: str, requests: dict[int, bytes]) -> None:
         for p, data in requests.items():
-            extra = (vectors[p],) if phase == "masked" else ()
+            extra = {"vector": vectors[p], "participants": len(clients)} if phase == "masked" else {}
             try:
-                answer = getattr(clients[p], phase)(data, *extra)
+                answer = getattr(clients[p], phase)(data, **extra)
             except SkelmixError as error:
                 found.refusals.setdefault(p, f"{phase}: {error}")
             else:

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ POPULATION, PIXELS, CLASSES = 400, 196, 10
 
 
 @lru_cache(maxsize=1)
-def records():
+def records() -> tuple[torch.Tensor, torch.Tensor]:
     """(inputs (400, 196), targets (400,)): MNIST, halved, fetched if it must be; made up where nothing can
     be reached (the end of the test report says which)."""
     with suppress(DataUnavailable):
@@ -27,15 +28,15 @@ def records():
     rng = np.random.default_rng(0)
     targets = rng.integers(0, CLASSES, POPULATION)
     centres = rng.random((CLASSES, PIXELS))
-    inputs = np.clip(centres[targets] + 0.1 * rng.standard_normal((POPULATION, PIXELS)), 0, 1)
-    return torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets)
+    made_up = np.clip(centres[targets] + 0.1 * rng.standard_normal((POPULATION, PIXELS)), 0, 1)
+    return torch.tensor(made_up, dtype=torch.float32), torch.tensor(targets)
 
 
-def clients():
+def clients() -> Clients:
     return Clients(*records())
 
 
-def network(seed=0):
+def network(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(PIXELS, 8), nn.ReLU(), nn.Linear(8, CLASSES))
 
@@ -44,7 +45,15 @@ DIMENSION = PIXELS * 8 + 8 + 8 * CLASSES + CLASSES
 
 
 @lru_cache(maxsize=8)
-def small_plan(mechanism="skellam", *, rounds=12, expected=40, epsilon=20.0, bits=10, **cohort):
+def small_plan(
+    mechanism: str = "skellam",
+    *,
+    rounds: int = 12,
+    expected: int = 40,
+    epsilon: float = 20.0,
+    bits: int = 10,
+    **cohort: Any,
+) -> sk.Plan:
     return sk.plan(
         sk.PrivacyTarget(epsilon, 1e-5),
         dimension=DIMENSION,
@@ -58,7 +67,7 @@ def small_plan(mechanism="skellam", *, rounds=12, expected=40, epsilon=20.0, bit
     )
 
 
-def accuracy(model):
+def accuracy(model: nn.Module) -> float:
     inputs, targets = records()
     with torch.no_grad():
         return float((model(inputs).argmax(1) == targets).float().mean())

@@ -31,10 +31,10 @@ def _spoilt(arrays: ArrayRecord, rng: np.random.Generator) -> ArrayRecord:
     for name, array in arrays.items():
         values = array.numpy().copy()
         if values.dtype.kind == "f":
-            chosen = rng.random(values.shape) < rng.random()
+            places = rng.random(values.shape) < rng.random()
             with np.errstate(all="ignore"):
                 spoilt = rng.choice(VALUES, values.shape).astype(values.dtype)
-            values = np.where(chosen, spoilt, values)
+            values = np.where(places, spoilt, values)
         new[name] = Array(np.asarray(values))
     return ArrayRecord(new)
 

@@ -3,38 +3,45 @@ against.
 """
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from skelmix.noise.laws import Law
 
-def gaussian_profile(epsilon, mu):
+Floats = NDArray[np.float64]
+
+
+def gaussian_profile(epsilon: Any, mu: float) -> Floats:
     """H_ε(N(mu,1)‖N(0,1)), the same both ways round."""
     epsilon = np.asarray(epsilon, dtype=float)
     near, far = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
-    return np.exp(near) * -np.expm1(np.minimum(epsilon + far - near, 0))
+    return np.asarray(np.exp(near) * -np.expm1(np.minimum(epsilon + far - near, 0)))
 
 
-def pair(law, x, reach):
+def pair(law: Law, x: float, reach: int) -> tuple[Floats, Floats]:
     """(P_0, P_x) on k = -reach..reach: x rounded at random, plus noise."""
     s, p = math.floor(x), x - math.floor(x)
     k = np.arange(-reach, reach + 1)
     return law.pmf(k), (1 - p) * law.pmf(k - s) + p * law.pmf(k - s - 1)
 
 
-def silo_pair(law, base, x, reach):
+def silo_pair(law: Law, base: float, x: float, reach: int) -> tuple[Floats, Floats]:
     """(without, with) a record x on top of the rest of its silo: base and base + x, each rounded at random,
     plus noise."""
     k = np.arange(-reach, reach + 1)
 
-    def rounded(value):
+    def rounded(value: float) -> Floats:
         s, p = math.floor(value), value - math.floor(value)
         return (1 - p) * law.pmf(k - s) + p * law.pmf(k - s - 1)
 
     return rounded(base), rounded(base + x)
 
 
-def product_pair(law, xs, reach):
+def product_pair(law: Law, xs: Iterable[float], reach: int) -> tuple[Floats, Floats]:
     """The pair of a few coordinates, enumerated."""
     first, second = np.ones(1), np.ones(1)
     for x in xs:
@@ -43,12 +50,14 @@ def product_pair(law, xs, reach):
     return first, second
 
 
-def hockey_stick(p, q, epsilons):
+def hockey_stick(p: Floats, q: Floats, epsilons: Iterable[float]) -> Floats:
     """H_ε(p‖q) for each ε."""
     return np.array([np.maximum(p - math.exp(e) * q, 0).sum() for e in epsilons])
 
 
-def convolved_profiles(law, coordinates, epsilons, reach, grid=2e-4, cells=2**18):
+def convolved_profiles(
+    law: Law, coordinates: Iterable[Any], epsilons: Any, reach: int, grid: float = 2e-4, cells: int = 2**18
+) -> tuple[Floats, Floats]:
     """(H_ε(with‖without), H_ε(without‖with)) for coordinates [(x, how many)] or [(x, how many, base)], by
     convolution of the privacy loss under the law without x. The base is 0 unless given; -x reverses the pair.
 
@@ -77,7 +86,7 @@ def convolved_profiles(law, coordinates, epsilons, reach, grid=2e-4, cells=2**18
     return np.array(forward), np.array(backward)
 
 
-def needed_mu(profile, epsilons):
+def needed_mu(profile: Floats, epsilons: Any) -> float:
     """The least mu whose Gaussian profile is nowhere below this one."""
     low, high = 1e-3, 30.0
     for _ in range(60):

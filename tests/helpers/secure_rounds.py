@@ -62,6 +62,7 @@ def play(
     tape = Recording()
     gone = silent or {}
     rows = dict(zip(clients, vectors, strict=True))
+    joined = len(clients.keys() - gone.get("advertise", set()))
 
     def pass_on(name: str, participant: int, data: bytes) -> bytes:
         tape.sent[name, participant] = data
@@ -73,7 +74,8 @@ def play(
                 continue
             request = pass_on(f"{phase} request", p, data)
             client = clients[p]
-            answer = client.masked(request, rows[p]) if phase == "masked" else getattr(client, phase)(request)
+            extra = {"vector": rows[p], "participants": joined} if phase == "masked" else {}
+            answer = getattr(client, phase)(request, **extra)
             getattr(server, phase)(pass_on(f"{phase} answer", p, answer))
 
     for p, client in clients.items():

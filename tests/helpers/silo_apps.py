@@ -43,15 +43,23 @@ DIMENSION = 15 + 12 + 8
 
 
 @lru_cache
-def silo_plan(unit: str = "record", rounds: int = 3, batch: int = 100, epsilon: float = 8.0) -> sk.Plan:
+def silo_plan(
+    unit: str = "record",
+    rounds: int = 3,
+    batch: int = 100,
+    epsilon: float = 8.0,
+    mechanism: str = "smm",
+    clip: str = "fixed",
+) -> sk.Plan:
     """Four silos of 50 records, of which half are drawn in a round."""
     return sk.plan(
         sk.PrivacyTarget(epsilon, 1e-5),
         dimension=DIMENSION,
         cohort=sk.Silos(count=4, records=200, batch=batch, dropout_tolerance=0.5, unit=unit),
         rounds=rounds,
+        clip=clip,
         bits=20,
-        mechanism="smm",
+        mechanism=mechanism,
         bound="rdp",
         scale=1000.0,
     )

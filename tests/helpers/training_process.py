@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -14,7 +15,10 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    common = {"checkpoint_every": 3, "callbacks": [lambda _, record: print(record["round"], flush=True)]}
+    common: dict[str, Any] = {
+        "checkpoint_every": 3,
+        "callbacks": [lambda _, record: print(record.round, flush=True)],
+    }
     if (directory / "ledger.jsonl").exists():
         trainer = Trainer.resume(directory, model, cross_entropy, clients(), optimizer, **common)
         print("resumed", len(trainer.history), trainer.ledger.charged, flush=True)

@@ -2,16 +2,18 @@
 through the mechanism itself, as planned for ε = 1.
 
 The tests run it at a small size. All of it:
-`python tests/helpers/coverage.py --releases 10000 [--mechanism]`.
+`python tests/helpers/interval_coverage.py --releases 10000 [--mechanism]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from skelmix.planning import PrivacyTarget
 from skelmix.statistics.accumulate import Accumulator
@@ -38,7 +40,7 @@ KINDS = {
 }
 
 
-def population(records: int = 4_000):
+def population(records: int = 4_000) -> Any:
     """Records whose truth is known: positive counts in every cell, values between the bins' edges."""
     generator = np.random.default_rng(7)
     names = np.array(list("ABCDEFX"))
@@ -52,13 +54,13 @@ def population(records: int = 4_000):
     )
 
 
-def truths(batch, layout):
+def truths(batch: Any, layout: Layout) -> list[Any]:
     """The true answer to every number of every query, by plain NumPy, keyed as the answers are."""
     data = {name: np.array(batch.column(name).to_pylist()) for name in batch.schema.names}
     return [_truth(query, data, len(batch)) for query in layout.question.queries]
 
 
-def _cells(axis, values):
+def _cells(axis: Any, values: Any) -> NDArray[Any]:
     domain = axis.domain
     if hasattr(domain, "names"):
         return np.array([value if value in domain.names else "other" for value in values])
@@ -66,13 +68,13 @@ def _cells(axis, values):
     return np.array([domain.labels[min(np.searchsorted(domain.edges, v, "right") - 1, last)] for v in values])
 
 
-def _truth(query, data, records):
+def _truth(query: Any, data: dict[str, NDArray[Any]], records: int) -> Any:
     kind = type(query).__name__
     if kind == "Count":
         return records
     if kind in ("Sum", "Mean", "Variance"):
         clamped = np.clip(data[query.column], query.bounds.low, query.bounds.high)
-        return {"Sum": np.sum, "Mean": np.mean, "Variance": np.var}[kind](clamped)
+        return {"Sum": clamped.sum, "Mean": clamped.mean, "Variance": clamped.var}[kind]()
     if kind == "CrossTable":
         one, two = (
             _cells(query.first, data[query.first.column]),
@@ -89,7 +91,7 @@ def _truth(query, data, records):
     return {label: int((cells == label).sum()) for label in query.axis.domain.labels}
 
 
-def covered(estimates, truth):
+def covered(estimates: Any, truth: Any) -> list[bool]:
     """Whether each interval holds its truth, as a list."""
     if isinstance(estimates, Estimate):
         return [estimates.low <= truth <= estimates.high]
@@ -119,7 +121,7 @@ def coverage(kind: str, releases: int, *, wrong_noise: float = 1.0, seed: int = 
     ]
 
 
-def _hits(kind, answers, truth) -> list[bool]:
+def _hits(kind: str, answers: Any, truth: list[Any]) -> list[bool]:
     wanted = {"mean of few records": "Mean", "crosstab": "CrossTable"}.get(kind, kind.title())
     hits: list[bool] = []
     for answer, value in zip(answers, truth, strict=True):
