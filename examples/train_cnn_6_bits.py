@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import skelmix as sk
 from skelmix.datasets import load
-from skelmix.federated import Accuracy, Trainer, build_model, clients_of
+from skelmix.federated import Accuracy, RoundRecord, Trainer, build_model, clients_of
 from skelmix.federated.gradients import dimension
 
 options = argparse.ArgumentParser()
@@ -49,12 +49,12 @@ print(plan)
 
 
 # %% Training
-def told(trainer: Trainer, record: dict) -> None:
-    if "accuracy" in record:
-        notes = record["diagnostics"]  # not private: for data that are public, as here
+def told(trainer: Trainer, record: RoundRecord) -> None:
+    if record.accuracy is not None:
+        notes = record.diagnostics  # not private: for data that are public, as here
         print(
-            f"round {record['round']:>4}: accuracy {record['accuracy']:.4f}, "
-            f"{notes.get('wrapped_fraction', 0):.2%} of coordinates wrapped, {notes['seconds']:.2f} s"
+            f"round {record.round:>4}: accuracy {record.accuracy:.4f}, "
+            f"{notes.wrapped_fraction or 0:.2%} of coordinates wrapped, {notes.seconds:.2f} s"
         )
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
@@ -41,8 +46,22 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"accuracy": accuracy(model, images, labels)})
 
     secure = SecureGrid(grid, plan, ledger=str(settings["ledger"]) or None)
-    strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=silos, min_train_nodes=silos)
+    while len(list(grid.get_node_ids())) < silos:
+        time.sleep(1.0)
+    # FedAvg waits without end for nodes that it must have: once all have come, a lost silo may cost rounds,
+    # which are skipped where too few are left, but does not hold up the run
+    strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=1, min_train_nodes=1)
     result = strategy.start(secure, arrays, num_rounds=rounds, evaluate_fn=evaluate)
-    print("accuracy", [dict(metrics)["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()])
+    accuracies = [dict(metrics)["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()]
+    print("accuracy", accuracies)
     for record in secure.history:
         print(record)
+    if settings["result"]:
+        rounds_run = [asdict(record) for record in secure.history]
+        written = {
+            "report": str(plan.report).splitlines(),
+            "accuracy": accuracies,
+            "rounds": rounds_run,
+            "charged": secure.ledger.charged,
+        }
+        Path(str(settings["result"])).write_text(json.dumps(written, indent=1, ensure_ascii=False))
