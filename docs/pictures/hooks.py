@@ -17,10 +17,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from skelmix.studies.headline_numbers import full_table
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 FEW = 4
 BENCH = re.compile(r"^<!-- bench: (\w+) -->$", re.MULTILINE)
+HEADLINES = "<!-- headlines -->"
 MARK = re.compile(r"^<!-- results: (\w+) -->$", re.MULTILINE)
 
 
@@ -41,7 +44,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the report of a study where a page says `<!-- results: name -->`, and the tables of a benchmark
-    where it says `<!-- bench: name -->`."""
+    where it says `<!-- bench: name -->`; the headline numbers where it says `<!-- headlines -->`."""
+    if HEADLINES in markdown:
+        markdown = markdown.replace(HEADLINES, full_table(RESULTS).markdown())
     markdown = BENCH.sub(lambda found: bench(found[1]), markdown)
     return MARK.sub(lambda found: report(found[1]), markdown)
 
@@ -60,10 +65,10 @@ def report(name: str) -> str:
         return f"Not measured yet: `skelmix reproduce {name}` does it."
     text = re.sub(r"^#", "###", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     text = re.sub(r"^(!\[[^]]*\]\(([^)]+)\))$", r"[\1](\2)", text, flags=re.MULTILINE)
-    told, heading, numbers = text.partition("#### The numbers\n")
+    visible, heading, numbers = text.partition("#### The numbers\n")
     if numbers.count("\n|---") <= FEW:
-        return told + heading + numbers
-    return f"{told}<details markdown>\n<summary>The numbers</summary>\n\n{numbers.strip()}\n\n</details>\n"
+        return visible + heading + numbers
+    return f"{visible}<details markdown>\n<summary>The numbers</summary>\n\n{numbers.strip()}\n\n</details>\n"
 
 
 def command_line() -> str:

@@ -8,87 +8,11 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-
-ROOT = Path(__file__).parents[2]
-ASSETS = ROOT / "docs" / "assets"
-BLUE, ORANGE, GREEN, PINK, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a8a8a", "#222222"
-plt.rcParams |= {
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "skelmix",
-    "savefig.facecolor": "white",
-}
-
-
-def save(figure: Any, name: str) -> None:
-    """Write the picture without the date, so that drawing it again gives the same file."""
-    figure.savefig(
-        ASSETS / name, dpi=150, bbox_inches="tight", metadata={"Date": None} if name.endswith("svg") else None
-    )
-    plt.close(figure)
-
-
-def _box(axes: Any, x: float, y: float, w: float, h: float, title: str, text: str, colour: str) -> None:
-    axes.add_patch(
-        FancyBboxPatch((x, y), w, h, boxstyle="round,pad=0.04", facecolor=colour + "22", edgecolor=colour)
-    )
-    axes.text(x + w / 2, y + h * 0.68, title, ha="center", va="center", fontsize=12, weight="bold", color=INK)
-    axes.text(x + w / 2, y + h * 0.28, text, ha="center", va="center", fontsize=11, color=INK)
-
-
-def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], **style: Any) -> None:
-    axes.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="-|>", mutation_scale=14, **({"color": INK, "linewidth": 1.3} | style)
-        )
-    )
-
-
-def pipeline() -> None:
-    """One vector's way: the participant's steps, the secure sum, the aggregator's steps."""
-    figure, axes = plt.subplots(figsize=(9.2, 4.6))
-    axes.set(xlim=(-0.1, 9.3), ylim=(-0.75, 4.1))
-    axes.axis("off")
-    steps = [
-        ("rotate", "coordinates\nall alike"),
-        ("clip", "‖γg‖₂ ≤ γΔ"),
-        ("round", "⌊x⌋ or ⌊x⌋+1,\nno bias"),
-        ("add noise", "Sk(λ, λ),\nexact"),
-        ("wrap", "mod 2^b:\nb bits"),
-    ]
-    axes.text(0, 3.85, "each participant", fontsize=12, color=BLUE, weight="bold")
-    for place, (title, text) in enumerate(steps):
-        _box(axes, 1.88 * place, 2.5, 1.5, 1.1, title, text, BLUE)
-        if place:
-            _arrow(axes, (1.88 * place - 0.34, 3.05), (1.88 * place - 0.04, 3.05))
-    _box(
-        axes, 5.64, 0.25, 3.38, 1.2, "secure aggregation", "Σ z mod 2^b, and only the sum;\nno sum below the threshold", GREEN
-    )  # fmt: skip
-    for shift in (-0.5, 0.0, 0.5):
-        _arrow(axes, (8.27 + shift * 0.6, 2.45), (7.6 + shift, 1.55), color=GREEN)
-    axes.text(8.75, 1.95, "masked", fontsize=11, color=GREEN)
-    axes.text(0, 1.68, "the aggregator", fontsize=12, color=ORANGE, weight="bold")
-    back = [("rotate back", "divide by γ"), ("unwrap", "centred")]
-    for place, (title, text) in enumerate(back):
-        _box(axes, 1.88 * place, 0.3, 1.5, 1.1, title, text, ORANGE)
-    _arrow(axes, (5.58, 0.85), (3.44, 0.85))
-    _arrow(axes, (1.84, 0.85), (1.56, 0.85))
-    axes.text(
-        0, -0.45, "Σ g + noise: the estimate of the sum, (ε, δ)-private for every participant", fontsize=12, color=INK
-    )  # fmt: skip
-    _arrow(axes, (0.75, 0.22), (0.75, -0.2))
-    save(figure, "pipeline.svg")
+from diagrams import pipeline, secagg_round
+from drawing import ASSETS, BLUE, GREEN, GREY, INK, ORANGE, PINK, ROOT, plt, save
 
 
 def coordinate_law() -> None:
@@ -117,7 +41,7 @@ def coordinate_law() -> None:
 
 def kappa() -> None:
     """κ of the certified code over the Gaussian's α/(4Λ)."""
-    from skelmix.accounting.rdp.kappa import kappa as certified
+    from skelmix.accounting.rdp.mixture_constant import kappa as certified
     from skelmix.noise.laws import Skellam
 
     orders = (2, 4, 8, 16, 32)
@@ -155,29 +79,31 @@ def error_against_bits() -> None:
         ("DDG", "ddg", "paper", INK, "v"),
         ("cpSGD", "cpsgd", "tight", "#999933", "x"),
     ]
-    silent: list[str] = []
+    highest, beyond = 9.0, []
     figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
     for label, mechanism, bound, colour, marker in lines:
         points = []
         for bits in widths:
             try:
-                chosen = plan(
+                planned = plan(
                     PrivacyTarget(3.0, 1e-5), dimension=63_610, bits=bits, rounds=1_000,
                     mechanism=mechanism, bound=bound, alignment=0.02, cohort=Cohort(240, 60_000),
                 )  # fmt: skip
             except SkelmixError as error:
                 print(f"{label}, {bits} bits: {error}")
                 continue
-            points.append((bits, chosen.predicted.effective_mse / chosen.central_gaussian_mse))
-            print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({chosen.report.bound})", flush=True)
-        silent += [] if points else [label]
-        if points:
+            points.append((bits, planned.predicted.effective_mse / planned.central_gaussian_mse))
+            print(f"{label}, {bits} bits: {points[-1][1]:.4f} ({planned.report.bound})", flush=True)
+        if not points:
+            beyond.append(f"{label}: more bits than these")
+        elif min(points, key=lambda point: point[1])[1] > highest:
+            beyond.append(f"{label}: {points[-1][1]:.0f} at {points[-1][0]} bits")
+        else:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=label)
     axes.axhline(1, color=GREY, linewidth=0.9, linestyle="--")
     axes.text(2, 0.94, "central Gaussian, best accounting", fontsize=10, color=GREY, va="top")
-    if silent:
-        told = f"{', '.join(silent)}: more bits than these"
-        axes.text(widths[-1], 2.6, told, fontsize=10, color=GREY, ha="right")
+    if beyond:
+        axes.text(widths[-1], 2.6, "\n".join(beyond), fontsize=10, color=GREY, ha="right")
     axes.set(
         yscale="log",
         xlabel="bits per coordinate",
@@ -186,7 +112,7 @@ def error_against_bits() -> None:
     )
     axes.title.set_fontsize(10)
     axes.set_xticks(widths)
-    axes.set_ylim(0.85, 9)
+    axes.set_ylim(0.85, highest)
     axes.set_yticks((1, 1.5, 2, 3, 4, 6, 8), ("1", "1.5", "2", "3", "4", "6", "8"))
     axes.minorticks_off()
     axes.legend(frameon=False)
@@ -264,18 +190,18 @@ def noise_against_bits() -> None:
         points = []
         for bits in widths:
             try:
-                chosen = plan(
+                planned = plan(
                     PrivacyTarget(3.0, 1e-5), dimension=65_536, bits=bits, rounds=1_000, bound=bound,
                     alignment=0.02, cohort=Cohort(240, 60_000),
                 )  # fmt: skip
             except SkelmixError as error:
                 print(f"{bound}, {bits} bits: {error}")
                 continue
-            deviation = np.sqrt(2 * chosen.mechanism.total_noise) / chosen.mechanism.scale
-            points.append((bits, deviation / np.sqrt(chosen.central_gaussian_mse)))
-            print(f"{bound}, {bits} bits, γ = {chosen.mechanism.scale:g}: {points[-1][1]:.4f}", flush=True)
+            deviation = np.sqrt(2 * planned.mechanism.total_noise) / planned.mechanism.scale
+            points.append((bits, deviation / np.sqrt(planned.central_gaussian_mse)))
+            print(f"{bound}, {bits} bits, γ = {planned.mechanism.scale:g}: {points[-1][1]:.4f}", flush=True)
         axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=bound)
-    renyi = np.sqrt(chosen.central_gaussian_mse_rdp / chosen.central_gaussian_mse)
+    renyi = np.sqrt(planned.central_gaussian_mse_rdp / planned.central_gaussian_mse)
     axes.axhline(1, color=GREY, linewidth=0.9, linestyle="--")
     axes.axhline(renyi, color=GREY, linewidth=0.9, linestyle=":")
     for height, name in ((1.0, "PLD"), (renyi, "Rényi")):
@@ -335,53 +261,12 @@ def accuracy_against_bits() -> None:
         xlabel="bits per coordinate",
         ylabel="test accuracy",
         title=f"MNIST, ε = 3, δ = 1e-5, {'/'.join(map(str, rounds)) or '1000'} rounds, "
-        f"{'-'.join(map(str, sorted({min(seeds), max(seeds)})))} seed(s) a point ({source.name})",
+        f"{'-'.join(map(str, sorted({min(seeds), max(seeds)})))} seed(s) per point ({source.name})",
     )
     axes.title.set_fontsize(10)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False)
     save(figure, "accuracy_against_bits.png")
-
-
-def secagg_round() -> None:
-    """A round of secure aggregation as a sequence diagram."""
-    figure, axes = plt.subplots(figsize=(8.4, 6.4))
-    axes.set(xlim=(-1.5, 8.6), ylim=(-8.6, 1.0))
-    axes.axis("off")
-    people = {"participant u": (0.6, BLUE), "server": (4.0, ORANGE), "participant v": (7.4, BLUE)}
-    for name, (x, colour) in people.items():
-        axes.plot([x, x], [-7.95, 0.15], color=colour, linewidth=1.1, alpha=0.6)
-        axes.text(
-            x, 0.5, name, ha="center", va="center", fontsize=12, weight="bold", color="white",
-            bbox={"boxstyle": "round,pad=0.35", "facecolor": colour, "edgecolor": colour},
-        )  # fmt: skip
-    u, s, v = (x for x, _ in people.values())
-
-    def phase(y: float, title: str, up: str, down: str) -> None:
-        axes.text(0.4, y, title, fontsize=11, weight="bold", color=INK, ha="right", va="center")
-        for x in (u, v):
-            _arrow(axes, (x, y), (s, y), color=INK)
-        for x in (u, v):
-            axes.text((x + s) / 2, y + 0.09, up, fontsize=10, ha="center", va="bottom", color=INK)
-        if down:
-            for x in (u, v):
-                _arrow(axes, (s, y - 0.72), (x, y - 0.72), color=GREY)
-                axes.text((x + s) / 2, y - 0.65, down, fontsize=10, ha="center", va="bottom", color="#555555")
-
-    phase(-0.75, "advertise,\nonce", "channel key", "roster, all keys")
-    phase(-2.6, "share", "mask key, sealed shares", "others' keys and shares")
-    phase(-4.45, "masked", "z + self mask ± pair masks", "who survived")
-    phase(-6.3, "unmask", "shares of self masks\n(of dropouts: pair keys)", "")
-    axes.text(
-        s, -7.35, "fewer than the threshold answer: nothing opens\nelse: masks are removed, Σ z mod 2^b is all that is learnt",
-        ha="center", va="center", fontsize=11, color=INK,
-        bbox={"boxstyle": "round,pad=0.5", "facecolor": "#e8f5f0", "edgecolor": GREEN},
-    )  # fmt: skip
-    axes.text(
-        s, -8.45, "against a malicious server: before unmask, everyone signs one set of survivors", fontsize=10,
-        ha="center", color="#555555",
-    )  # fmt: skip
-    save(figure, "secagg_round.svg")
 
 
 def against_aggregator() -> None:
