@@ -172,10 +172,10 @@ def test_silos_together_are_the_sum_of_their_messages(mechanism):
 
 
 def test_rounding_has_no_bias():
-    bare = noiseless(replace(MECHANISMS["smm"], dimension=2**16, rotate=False, scale=1.0))
+    bare = noiseless(replace(MECHANISMS["smm"], dimension=2**18, rotate=False, scale=1.0, clip_norm=2.0))
     silo = bare.silo_sum(round=0)
-    silo.add(np.full((1, 2**16), 0.003))  # norm 0.77, within the clip
-    silo.add(np.full((1, 2**16), -0.0035))
+    silo.add(np.full((1, 2**18), 0.003))  # norm 1.54, within the clip
+    silo.add(np.full((1, 2**18), -0.0035))
     rounded = unwrap(bare.encode_silo(silo), 16)
     law = lambda down: lambda k: 0.0 if k < -1 else down if k < 0 else 1.0  # noqa: E731
     assert follows(rounded, law(0.0005), [-2, -1, 0])
