@@ -23,7 +23,7 @@ from skelmix.mechanisms import (
 from skelmix.noise import laws
 from skelmix.noise.table import ExactSampler
 
-D = 20_000
+D = 40_000
 X = np.array([0.25, -1.7, 2.0, 0.9])  # one value a participant, the same in every coordinate
 N = len(X)
 PLAIN = {"dimension": D, "bits": 16, "scale": 1.0, "clip_norm": 1000.0, "shares": N, "rotate": False}
