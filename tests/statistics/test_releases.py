@@ -110,13 +110,19 @@ def test_intervals_of_real_releases_cover_95_percent(kind):
 CUTS = [-2.5, -1.5, -0.7, 0.0, 0.7, 1.5, 2.5]
 
 
+def as_large_as_stated(noise):
+    """Both tails together: of a wrong deviation they tell more than each of them."""
+    return follows(np.abs(noise), stats.halfnorm.cdf, [0.7, 1.5, 2.5])
+
+
 def test_the_noise_has_the_stated_standard_deviation(released_counts):
     assert follows(released_counts, stats.norm.cdf, CUTS)
+    assert as_large_as_stated(released_counts)
 
 
 @pytest.mark.parametrize("wrong", [0.8, 1.25])
 def test_another_standard_deviation_is_noticed(released_counts, wrong):
-    assert not follows(released_counts * wrong, stats.norm.cdf, CUTS)
+    assert not as_large_as_stated(released_counts * wrong)  # missed with probability below 1e-12
 
 
 @pytest.mark.parametrize(
