@@ -6,6 +6,7 @@ A defect is planted by overriding one step of the real mechanism. The claim is t
 import os
 import signal
 import warnings
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import skelmix as sk
 from helpers.audit import canary_plan
+from helpers.hypothesis_tests import SHARE
 from helpers.profiles import convolved_profiles, gaussian_profile
 from helpers.repeats import agreement_p_value
 from skelmix.audit.canaries import audit_training
@@ -92,14 +94,18 @@ class LostShare(SkellamMixture):
         return sent
 
 
+# half of the noise is proved too little by ε = 2.8 ± 0.04 in this many games; 2.4 is claimed
+MANY = {"dimension": 2, "trials": 600_000}
+
+
 @pytest.mark.parametrize(
     ("defect", "fields"),
     [
-        (HalfVariance, {}),
+        (HalfVariance, MANY),
         (NoRoundingNoise, {"dimension": 64, "scale": 4.1, "total_noise": 10.0}),
         (NoClip, {}),
         (ClipsBeforeTheChoice, {"keep": 4, "clip_slack": 0.5}),
-        (LostShare, {"shares": 2}),
+        (LostShare, MANY | {"shares": 2}),
     ],
 )
 def test_the_distinguishing_game_catches(defect, fields):
@@ -153,6 +159,11 @@ def test_a_lost_share_cannot_be_opened():
         secure_sum(vectors, modulus=256, threshold=3, dropouts={"masked": [1]})
 
 
+def in_one_draw(mechanism):
+    """One participant with all of the noise: a sum of shares has the same law, and takes longer to draw."""
+    return replace(mechanism, shares=1)
+
+
 def _only_the_amplified_epsilon(policy, plan):
     if plan.report.epsilon > policy.max_epsilon or plan.report.delta > policy.max_delta:
         yield "too dear"
@@ -173,7 +184,7 @@ def test_a_policy_that_believes_every_population_is_caught(monkeypatch):
         except PolicyViolation:
             return "refused"
         limit = policy.max_epsilon_round
-        return audit_release(plan.mechanism, delta=delta, claimed=limit, trials=30_000).holds
+        return audit_release(in_one_draw(plan.mechanism), delta=delta, claimed=limit).holds
 
     assert honoured(600, 1.0, 1e-3) is True
     assert honoured(10_000_000, 1.0, 1e-3) == "refused"
@@ -199,7 +210,7 @@ def test_a_policy_that_counts_a_rare_coin_or_draw_as_noise_is_caught(monkeypatch
         policy.check_plan(plan)
     monkeypatch.setattr(plan_limits, "round_epsilon", lambda plan: plan.report.epsilon)
     policy.check_plan(plan)
-    assert not audit_release(plan.mechanism, delta=delta, claimed=5.0, trials=30_000).holds
+    assert not audit_release(in_one_draw(plan.mechanism), delta=delta, claimed=5.0).holds
 
 
 def test_a_node_that_refuses_by_its_data_is_caught(monkeypatch):
@@ -233,9 +244,9 @@ def test_a_repeated_stream_is_caught():
         releases = [mechanism.encode(vector, round=0, entropy=source) for _ in range(2)]
         return agreement_p_value(*releases, mechanism.total_law(1))
 
-    assert chance(SystemEntropy()) > 1e-6
+    assert chance(SystemEntropy()) > SHARE
     assert chance(ReproducibleEntropy(7)) > 1e-6
-    assert chance(Stuck(7)) < 1e-6
+    assert chance(Stuck(7)) < SHARE
 
 
 def noise_of_parent_and_child(source):
@@ -259,9 +270,9 @@ def noise_of_parent_and_child(source):
 
 
 def test_a_seed_reused_across_a_fork_is_caught(monkeypatch):
-    assert agreement_p_value(*noise_of_parent_and_child(SystemEntropy())) > 1e-6
+    assert agreement_p_value(*noise_of_parent_and_child(SystemEntropy())) > SHARE
     monkeypatch.setattr(entropy_module, "_process", lambda: (1, 0))  # does not notice the fork
-    assert agreement_p_value(*noise_of_parent_and_child(SystemEntropy())) < 1e-6
+    assert agreement_p_value(*noise_of_parent_and_child(SystemEntropy())) < SHARE
 
 
 def test_subsampling_that_is_claimed_but_not_done_is_caught(monkeypatch):
