@@ -76,7 +76,7 @@ def test_without_spread_nothing_wraps():
     ],
 )
 def test_the_error_of_sums_that_wrap_often_is_predicted(noise, alignment, clip):
-    n, d, scale, bits, turns = 20, 4096, 100.0, 6, 6
+    n, d, scale, bits, turns = 20, 4096, 100.0, 6, 12
     mechanism = SkellamMixture(
         dimension=d, bits=bits, scale=scale, clip_norm=1.0, total_noise=noise, shares=n,
         rotation_seed=b"s" * 32, clip=clip,
@@ -94,9 +94,9 @@ def test_the_error_of_sums_that_wrap_often_is_predicted(noise, alignment, clip):
         errors.append((total - x.sum(axis=0)) ** 2)
     spread = np.std(errors) / math.sqrt(d * turns)
     assert predicted.wrap_probability > 0.1
-    assert np.mean(errors) == pytest.approx(predicted.mse, abs=5 * spread)
+    assert np.mean(errors) == pytest.approx(predicted.mse, abs=6 * spread)
     # adding up the parts as if they were independent is seen to be wrong
-    assert predicted.effective_mse > np.mean(errors) + 5 * spread
+    assert predicted.effective_mse > np.mean(errors) + 6 * spread
 
 
 def test_wrapping_may_take_more_noise_than_sum_and_the_error_stays_positive():
