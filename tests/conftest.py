@@ -1,12 +1,20 @@
-"""A browser that all tests share; and a word at the end on what data the training tests ran."""
+"""Settings of all property tests, a browser that all tests share, and a word at the end on what data the
+training tests ran."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from helpers import cdp
 from skelmix.datasets.catalogue import locate
+
+# Neither chance nor a busy machine decides a run. `pytest --hypothesis-profile=default` looks for new examples.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
