@@ -17,6 +17,10 @@ from skelmix.flower.cohort_draw import draw
 from skelmix.flower.coordinator import Coordinator
 from skelmix.flower.node_state import NodeState, contribution_store
 from skelmix.flower.records import RECORD, Request
+from skelmix.flower.rounds import SecureRound
+from skelmix.secagg.client import Client
+from skelmix.secagg.graph import choose
+from skelmix.secagg.keys import KeyPair
 
 
 def test_moving_by_the_difference_gives_the_other_model_back(arrays):
@@ -166,3 +170,25 @@ def test_few_nodes_are_not_sampled_at_the_rate_of_many(tolerance):
     assert len(coordinator._draw(set(range(590)), lambda: None, by_strategy=False)) > 10
     with pytest.raises(RoundFailed, match="wait for more"):
         coordinator._draw(set(range(200)), lambda: pytest.fail("nothing may be drawn"), by_strategy=False)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_round_rests_on_the_plans_law_of_dropouts_and_nodes_agree(sparse):
+    cohort = sk.Cohort(120, 12_000, dropout_tolerance=0.1)
+    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=16, cohort=cohort, bound="gdp")
+    clients = {node: Client(node, KeyPair.generate()) for node in range(120)}
+    keys = {node: client.advertise() for node, client in clients.items()}
+    secure = SecureRound.start(
+        plan, 0, keys, digest=plan.digest(), session=bytes(16), run=1, clip_norm=None, malicious=False,
+        sparse=sparse,
+    )  # fmt: skip
+    seen = []
+    policy = ClientPolicy(full_roster=not sparse)
+
+    def look(asked):
+        seen.append((asked.degree, policy.check_round(asked, plan.cohort)))
+
+    clients[5].share(secure.requests[5], look)
+    need = plan.cohort.min_survivors(120, sparse=sparse)
+    assert seen == [(choose(120, need, dropout_rate=0.1, full=not sparse).degree, 120)]
+    assert (seen[0][0] < choose(120, need).degree) == sparse

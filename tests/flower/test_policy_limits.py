@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from types import SimpleNamespace
 
@@ -168,14 +169,23 @@ def test_a_round_on_a_sparse_graph_needs_the_survivors_that_its_graph_counts_on(
     cohort = sk.Cohort(240, 60_000, dropout_tolerance=0.1, least_survivors=136)
     policy = ClientPolicy(full_roster=False)
 
-    def joined(threshold, *, degree, malicious=False):
+    def joined(threshold, *, degree, share_threshold=136, malicious=False):
         asked = SimpleNamespace(
             participants=240, neighbourhood=range(degree + 1), degree=degree, threshold=threshold,
-            malicious=malicious, colluding=0,
+            share_threshold=share_threshold, malicious=malicious, colluding=0,
         )  # fmt: skip
         return policy.check_round(asked, cohort)
 
-    assert joined(136, degree=239) == joined(136, degree=239, malicious=True) == joined(176, degree=54) == 240
-    for weaker in ({"threshold": 135, "degree": 239}, {"threshold": 175, "degree": 54}):
+    sparse = {"degree": 38, "share_threshold": 13}
+    assert joined(136, degree=239) == joined(136, degree=239, malicious=True) == joined(176, **sparse) == 240
+    for weaker in ({"threshold": 135, "degree": 239}, {"threshold": 175, **sparse}):
         with pytest.raises(PolicyViolation, match=r"the plan needs (136|176) survivors"):
             joined(**weaker)
+    # it also opens as often as the plan counts on: under its law of dropouts, or whoever drops out
+    assert joined(176, degree=50, share_threshold=13) == 240
+    for closed in ({"degree": 36, "share_threshold": 13}, {"degree": 38, "share_threshold": 15}):
+        with pytest.raises(PolicyViolation, match="open less often than the plan counts on"):
+            joined(176, **closed)
+    cohort = replace(cohort, dropout_rate=0.12)
+    with pytest.raises(PolicyViolation, match="open less often than the plan counts on"):
+        joined(176, **sparse)

@@ -1,5 +1,7 @@
 """Every opened sum carries the planned noise exactly, at none, half and all of the tolerated dropouts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,9 @@ from skelmix.noise import laws
 from skelmix.noise.entropy import system_entropy
 from skelmix.noise.table import ExactSampler
 from skelmix.rounds.aggregation import Seconds, noisy_silo_sum, noisy_sum
+from skelmix.secagg.graph import choose
+from skelmix.secagg.settings import Settings
+from skelmix.secagg.sizes import protocol_bytes
 
 WIDE = 1 << 17  # coordinates; six rounds of them measure a variance with a deviation of 0.16 %
 NARROW = 64
@@ -99,3 +104,25 @@ def test_other_mechanisms_add_shares_for_the_fewest_survivors():
     plan = planned(COHORTS["participants"], WIDE, mechanism="dgm")
     sums = [empty_sum(plan, 8, secure="simulated", round=round) for round in range(2)]
     assert np.var(sums) == pytest.approx(plan.predicted.noise * 8 / 10, rel=0.02)
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_the_sparse_graph_of_a_sampled_cohort_rests_on_the_plans_law_of_dropouts(sampled, monkeypatch):
+    used, graph = [], Settings.graph
+
+    def watched(settings, participants):
+        used.append((settings.dropout_rate, graph(settings, participants)))
+        return used[-1][1]
+
+    monkeypatch.setattr(Settings, "graph", watched)
+    cohort = sk.Cohort(120, 12_000) if sampled else sk.Cohort.everyone(120)
+    plan = planned(replace(cohort, dropout_tolerance=0.1), NARROW)
+    empty_sum(plan, 112, secure="protocol", sampled=120)
+    sk.private_sum(np.zeros((112, NARROW), np.float32), plan)
+    law = 0.1 if sampled else None
+    need = plan.cohort.min_survivors(120)
+    expected = choose(120, need, dropout_rate=law)
+    assert used == [(law, expected)] * 2
+    assert (expected != choose(120, need)) == sampled
+    stated = protocol_bytes(120, need, excess=True, dropout_rate=law)
+    assert plan.round_bytes == plan.upload_bytes + stated

@@ -15,9 +15,9 @@ from skelmix.secagg.settings import Settings
 from skelmix.secagg.sizes import protocol_bytes
 
 
-def sent_by_each(participants, threshold, dimension, bits, noise=0.0):
+def sent_by_each(participants, threshold, dimension, bits, **rules):
     """Bytes that each participant uploads in a round through real messages, the advertisement left out."""
-    server = Server(Settings(dimension, bits, threshold=threshold, noise=noise))
+    server = Server(Settings(dimension, bits, threshold=threshold, **rules))
     clients = [Client(p, KeyPair.generate()) for p in range(participants)]
     for client in clients:
         server.advertise(client.advertise())
@@ -40,22 +40,26 @@ def sent_by_each(participants, threshold, dimension, bits, noise=0.0):
 )
 @pytest.mark.parametrize("noise", [0.0, 100.0])
 def test_stated_bytes_are_those_of_a_round(participants, threshold, dimension, bits, noise):
-    stated = protocol_bytes(participants, threshold, excess=noise > 0) + packed_bytes(dimension, bits)
-    sent = sent_by_each(participants, threshold, dimension, bits, noise)
-    assert sent.max() <= stated
-    assert stated <= 1.02 * sent.min() + 16
+    for rate in (None, 0.05):
+        stated = protocol_bytes(participants, threshold, excess=noise > 0, dropout_rate=rate)
+        stated += packed_bytes(dimension, bits)
+        sent = sent_by_each(participants, threshold, dimension, bits, noise=noise, dropout_rate=rate)
+        assert sent.max() <= stated
+        assert stated <= 1.02 * sent.min() + 16
 
 
-def test_240_participants_at_a_sixteenth_of_a_bit_upload_five_kilobytes_and_eight_with_excess_noise():
+def test_240_participants_at_a_sixteenth_of_a_bit_upload_four_kilobytes_and_five_with_excess_noise():
     plan = sk.plan(
         sk.PrivacyTarget(3.0, 1e-5), dimension=63_610, rate=0.0625, alignment=0.005, rounds=1000, bound="rdp",
         cohort=sk.Cohort(240, 60_000, dropout_tolerance=0.1),
     )  # fmt: skip
     mechanism, cohort = plan.mechanism, plan.cohort
     rules = 240, cohort.min_survivors(240), mechanism.coordinates, mechanism.bits
-    assert sent_by_each(*rules).max() <= 5000
-    sent = sent_by_each(*rules, noise=plan.removable_noise)
-    assert sent.max() <= 8000
+    law = cohort.assumed_dropout_rate
+    assert law == 0.1
+    assert sent_by_each(*rules, dropout_rate=law).max() <= 4000
+    sent = sent_by_each(*rules, noise=plan.removable_noise, dropout_rate=law)
+    assert sent.max() <= 5000
     assert sent.max() <= plan.round_bytes <= 1.02 * sent.min() + 16
     assert plan.summary()["round_bytes"] == plan.round_bytes
     assert f"{plan.round_bytes:,} bytes with" in unwrapped(plan)

@@ -88,6 +88,7 @@ def test_on_small_ring_lattices_a_round_succeeds_exactly_when_every_neighbourhoo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphs, "choose", lambda *a, **k: ring)
         patch.setattr(graphs, "meets", lambda *a: True)
+        patch.setattr("skelmix.secagg.checks.opens", lambda *a: True)
         real = graphs.neighbourhood
         patch.setattr(
             "skelmix.secagg.server.neighbourhood",
@@ -175,5 +176,6 @@ def test_bad_arguments_are_named(change, message):
 def test_a_client_with_too_few_sharing_neighbours_refuses_rather_than_sends(monkeypatch):
     monkeypatch.setattr(graphs, "choose", lambda *a, **k: Graph(8, 4, 3))
     monkeypatch.setattr(graphs, "meets", lambda *a: True)
+    monkeypatch.setattr("skelmix.secagg.checks.opens", lambda *a: True)
     with pytest.raises(UnsafeRequest, match="too few"):
         secure_sum(np.ones((8, 2), int), modulus=4, threshold=2, dropouts={"share": {0, 2, 4, 6, 7, 1}})

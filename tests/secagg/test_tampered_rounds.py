@@ -241,7 +241,7 @@ def test_a_request_that_differs_in_any_field_opens_no_sum(name, malicious):
 
 
 def test_every_setting_is_in_the_request_and_so_in_what_is_tampered_with():
-    """The graph stands in it as it was chosen: that it was chosen to be full is its degree."""
+    """The graph stands in it as it was chosen: that it was to be full, or for which law, is in its degree."""
     asked = {field.name for field in fields(messages.ShareRequest)}
-    assert {field.name for field in fields(Settings)} - asked == {"full_graph"}
+    assert {field.name for field in fields(Settings)} - asked == {"full_graph", "dropout_rate"}
     assert {"degree", "round", "session"} <= asked

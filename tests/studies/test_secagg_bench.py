@@ -63,11 +63,12 @@ def test_the_stored_result_met_the_bars_and_is_what_the_page_shows():
     assert rows == noisy * (2 if sampled else 1)
 
 
-def test_sampled_cohorts_are_measured_at_the_threshold_of_their_plan_beside_the_round_they_replace():
+def test_sampled_cohorts_are_measured_under_the_rules_of_their_plan_beside_the_round_they_replace():
     asked = []
 
     def measured(n, dimension, bits, absent, **rules):
-        asked.append((absent, rules["threshold"], rules.get("colluding", 0), "noise" in rules))
+        law = rules.get("dropout_rate")
+        asked.append((absent, rules["threshold"], rules.get("colluding", 0), "noise" in rules, law))
         sizes = dict.fromkeys(
             ("bytes_sent", "bytes_received", "server_bytes_sent", "server_bytes_received"), 1
         )
@@ -79,9 +80,9 @@ def test_sampled_cohorts_are_measured_at_the_threshold_of_their_plan_beside_the_
         for absent in (0, allowed // 2, allowed):
             for sampled in (False, True):
                 assert (tolerance, absent, 12, sampled) in plans
-        assert (0, 240 - allowed, 0, False) in asked
+        assert (0, 240 - allowed, 0, False, None) in asked
     need = Cohort(240, 60_000, dropout_tolerance=0.1).with_least_survivors(1e-5, 1_000).min_survivors(240)
-    assert (0, need, 0, True) in asked
+    assert (0, need, 0, True, 0.1) in asked
     assert need < 190
     assert len(secagg_noise.bars(rows)) == 6
 

@@ -11,6 +11,7 @@ from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.flower.plan_limits import check_plan
 from skelmix.planning import Cohort
+from skelmix.secagg.graph import Graph, opens
 from skelmix.secagg.keys import KEY_BYTES, Identity
 from skelmix.secagg.messages import ShareRequest
 from skelmix.validation import positive, probability, whole
@@ -209,7 +210,8 @@ class ClientPolicy:
 
         A sum that `threshold` survivors open must hold all the noise that was accounted for. Threshold and
         noise share both follow from the number of participants, so the client takes that from the roster it
-        is shown, not from a claim.
+        is shown, not from a claim. A sparse graph must open as the plan counts on, under its law of dropouts
+        if it states one.
         """
         seen = len(request.neighbourhood)
         if self.full_roster and seen != request.participants:
@@ -231,6 +233,12 @@ class ClientPolicy:
             raise PolicyViolation(
                 f"threshold {request.threshold} of {count} participants: the plan needs {need} survivors, or "
                 "the sum would hold too little noise"
+            )
+        graph = Graph(count, request.degree, request.share_threshold)
+        if not opens(graph, request.threshold, cohort.assumed_dropout_rate):
+            raise PolicyViolation(
+                f"{graph.degree} neighbours, {graph.share_threshold} of whom must answer: rounds would open "
+                "less often than the plan counts on"
             )
         if request.colluding < cohort.colluding:
             raise PolicyViolation(

@@ -79,6 +79,7 @@ class SecureRound:
             full_graph=not sparse,
             context=round_context(digest, round_number, run, clip_norm),
             noise=plan.removable_noise,
+            dropout_rate=cohort.assumed_dropout_rate,
         )
         server = Server(settings, round=round_number, session=session)
         for node, data in keys.items():

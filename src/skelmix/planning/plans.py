@@ -152,6 +152,7 @@ class Plan:
             cohort.min_survivors(uploads),
             cohort.colluding,
             excess=cohort.least_survivors is not None,
+            dropout_rate=cohort.roster.assumed_dropout_rate,
         )
 
     @property

@@ -213,14 +213,16 @@ def _through_protocol(
     from skelmix.secagg.in_memory import secure_sum
 
     silent = np.zeros((sampled - len(messages), messages.shape[1]), messages.dtype)
+    roster = plan.cohort.roster
     return secure_sum(
         np.concatenate([messages, silent]),
         modulus=1 << plan.mechanism.bits,
-        threshold=plan.cohort.roster.min_survivors(sampled),
-        colluding=plan.cohort.roster.colluding,
+        threshold=roster.min_survivors(sampled),
+        colluding=roster.colluding,
         dropouts={"masked": range(len(messages), sampled)},
         round=round,
         noise=plan.removable_noise,
+        dropout_rate=roster.assumed_dropout_rate,
         context=round_context(plan.digest(), round),
         entropy=entropy,
     )

@@ -8,7 +8,7 @@ from skelmix.errors import InvalidInput
 from skelmix.noise.pieces import VERSION as EXPANSION
 from skelmix.secagg import settings as rules
 from skelmix.secagg.failures import MalformedMessage, NotAuthentic, UnsafeRequest
-from skelmix.secagg.graph import Graph, neighbourhood
+from skelmix.secagg.graph import Graph, neighbourhood, opens
 from skelmix.secagg.keys import advertisement_parts, survivors_parts, verify
 from skelmix.secagg.messages import MaskRequest, ShareRequest, UnmaskRequest, sealed_bytes
 from skelmix.secagg.sets import contains, members
@@ -72,6 +72,12 @@ def keeps(request: ShareRequest, minimum: Settings) -> None:
         )
     if minimum.malicious and not request.malicious:
         raise UnsafeRequest("this participant joins only rounds secured against a malicious server")
+    graph = rules.settings_of(request)[1]
+    if not opens(graph, request.threshold, minimum.dropout_rate):
+        raise UnsafeRequest(
+            f"{graph.degree} neighbours, {graph.share_threshold} of whom must answer: by this participant's "
+            "rules the sum may stay closed; if the plan states a dropout rate, give it in minimum_settings="
+        )
 
 
 def own_place(request: ShareRequest, graph: Graph, participant: int, channel_key: bytes) -> None:

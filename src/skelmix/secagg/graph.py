@@ -2,18 +2,32 @@
 
 In the ring lattice the participants stand on a circle in a public random order and each is joined to the
 `degree / 2` nearest on either side (the Harary graph of Bell et al., section 3). Degree and Shamir threshold
-are the smallest and the largest for which all three events below have a total probability under 2^-40, given
-at most `participants - threshold` dropouts and `colluding` colluders, chosen without regard to the order on
-the circle:
+are the smallest and the largest for which each of three events has a probability under 2^-42, given at most
+`participants - threshold` dropouts and `colluding` colluders, chosen without regard to the order on the
+circle:
 
 1. some participant has `share_threshold` or more colluders among its neighbours (they could open its masks),
 2. some participant has fewer than `share_threshold` neighbours who answer (its masks could not be removed),
-3. `degree / 2` places in a row are all colluders or dropouts (without such a row the graph of the honest
-   survivors is connected, so that only the sum over all of them can be learnt).
+3. the graph of the honest survivors is not connected (sums over parts of them could be learnt).
 
-The neighbours of a participant are a uniform subset of the others, so 1 and 2 are hypergeometric tails; 3 is
-n · Π_{i < degree/2} (bad - i)/(n - i); each is multiplied by n (union bound) and held under 2^-42. The tails
-are compared as exact integers.
+1 and 3 are what secrecy rests on; 2 decides only whether the sum opens.
+
+1: the neighbours of a participant are a uniform subset of the others, so the colluders among them have a
+hypergeometric law. The tail is multiplied by n (union bound).
+
+2: with `threshold` who answer the same holds of those. A plan may state a law instead: everybody answers
+independently of the others and of the order, with probability 1 - `dropout_rate` at least. Then n times the
+tail of Bin(degree - 1, 1 - dropout_rate) is under 2^-42: one neighbour is left out, whose answer need not
+follow any law. A degree that rests on the law opens more than 999 in 1,000 rounds in which `threshold`
+answer, however unlikely that is under the law.
+
+3: let h = degree / 2, and let every colluder and dropout be a bad place. An honest survivor is joined to the
+next one along the circle unless h or more bad places lie between them. Where this is so at most once, the
+survivors are joined one after the other to a path or a cycle. So a graph that is not connected has two
+disjoint rows of h bad places. There are n(n - 2h + 1)/2 pairs of disjoint rows; each pair is 2h = degree
+places, which are all bad with probability C(bad, degree)/C(n, degree).
+
+All tails are compared as exact integers.
 
 The sparse graph is always dimensioned for at least one colluder in twenty, so that a round whose plan names
 none does not end up on a bare ring; under 100 participants it saves nothing worth the weaker guarantee, and
@@ -23,16 +37,20 @@ the full graph is taken.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from math import comb
+from math import ceil, comb
 
 from skelmix.errors import InvalidInput
-from skelmix.validation import whole
+from skelmix.validation import fraction, whole
 
 FAILURE_BITS = 40
 LEAST_SPARSE = 100
 _EACH_BITS = FAILURE_BITS + 2  # three events under 2^-42 each stay under 2^-40 together
+_SELDOM_BITS = 10  # of event 2 with `threshold` answers, where the degree rests on a law of dropouts
+_LAW_BITS = 20  # dropout rates are rounded up to so many binary places
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +70,15 @@ class Graph:
         return self.degree == self.participants - 1
 
 
-def _under_target(favourable: int, total: int, events: int) -> bool:
-    """Whether events · favourable / total < 2^-42, in exact arithmetic."""
-    return (events * favourable) << _EACH_BITS < total
+def _under_target(favourable: int, total: int, events: int, bits: int = _EACH_BITS) -> bool:
+    """Whether events · favourable / total < 2^-bits, in exact arithmetic."""
+    return (events * favourable) << bits < total
 
 
-def _row_is_unlikely(participants: int, bad: int, half: int) -> bool:
-    """Event 3: n · C(bad, half)/C(n, half) < 2^-42."""
-    return _under_target(comb(bad, half), comb(participants, half), participants)
+def _cut_is_unlikely(participants: int, bad: int, degree: int) -> bool:
+    """Event 3: n(n - k + 1)/2 · C(bad, k)/C(n, k) < 2^-42, k being the degree."""
+    pairs = participants * (participants - degree + 1) // 2  # an even product
+    return _under_target(comb(bad, degree), comb(participants, degree), pairs)
 
 
 def _least_secret_threshold(participants: int, colluding: int, degree: int) -> int:
@@ -73,31 +92,36 @@ def _least_secret_threshold(participants: int, colluding: int, degree: int) -> i
     return 1
 
 
-def _largest_recoverable_threshold(participants: int, threshold: int, degree: int) -> int:
-    """Event 2: the largest t that the answering neighbours of everyone reach, with `threshold` who answer."""
-    total = comb(participants - 1, degree)
-    others = threshold - 1  # worst case: the participant in question is one of those who answer
-    missed = 0
-    for t in range(degree + 1):
-        missed += comb(others, t) * comb(participants - 1 - others, degree - t)
-        if not _under_target(missed, total, participants):
-            return t
-    return degree
+def _largest_recoverable_threshold(
+    participants: int, threshold: int, degree: int, low: int, dropout_rate: float | None
+) -> int:
+    """Event 2: the largest t from `low` on with which a ring lattice `opens`; `low` - 1 if none does."""
+
+    def fails(t: int) -> bool:
+        return not opens(Graph(participants, degree, t), threshold, dropout_rate)
+
+    if fails(low):
+        return low - 1
+    return low + bisect_left(range(low + 1, degree + 1), True, key=fails)
 
 
 @lru_cache(maxsize=256)
-def sparse(participants: int, threshold: int, colluding: int) -> Graph | None:
-    """The ring lattice of least degree that meets the three conditions; None when there is none up to n/2."""
+def sparse(
+    participants: int, threshold: int, colluding: int, dropout_rate: float | None = None
+) -> Graph | None:
+    """The ring lattice of least degree that meets the three conditions; None when there is none up to n/2.
+
+    dropout_rate: the law on which event 2 may rest.
+    """
     colluding = max(colluding, -(-participants // 20))
     if participants < LEAST_SPARSE or threshold <= colluding:
         return None
     bad = min(participants, participants - threshold + colluding)
-    for half in range(1, participants // 4 + 1):
-        if not _row_is_unlikely(participants, bad, half):
+    for degree in range(2, participants // 2 + 1, 2):
+        if not _cut_is_unlikely(participants, bad, degree):
             continue
-        degree = 2 * half
         low = max(2, _least_secret_threshold(participants, colluding, degree))
-        high = _largest_recoverable_threshold(participants, threshold, degree)
+        high = _largest_recoverable_threshold(participants, threshold, degree, low, dropout_rate)
         if low <= high:
             return Graph(participants, degree, high)
     return None
@@ -118,25 +142,59 @@ def _subsets_with(population: int, marked: int, size: int, least: int) -> int:
     return subsets
 
 
+def _law_suffices(graph: Graph, dropout_rate: float) -> bool:
+    """Whether n · P(Bin(degree - 1, 1 - dropout_rate) < t) < 2^-42; the rate is rounded up to 2^-20.
+
+    Summed from above, each term from the one before.
+    """
+    neighbours, unit = graph.degree - 1, 1 << _LAW_BITS
+    missing = ceil(Fraction(dropout_rate) * unit)
+    answering = unit - missing
+    if not answering:
+        return False
+    term, enough = answering**neighbours, 0
+    for answers in range(neighbours, graph.share_threshold - 1, -1):
+        enough += term
+        term = term * answers * missing // ((neighbours - answers + 1) * answering)
+    total = unit**neighbours
+    return _under_target(total - enough, total, graph.participants)
+
+
 def meets(graph: Graph, threshold: int, colluding: int) -> bool:
-    """Whether a ring lattice keeps the three conditions, at its own degree and Shamir threshold.
+    """Whether a ring lattice keeps secret what it must (events 1 and 3), at its own degree and threshold.
 
     For whoever is shown a graph: nothing is searched, and the work grows with the degree alone. More
-    neighbours than `sparse` would take are as good; a graph that `sparse` gives always meets.
+    neighbours than `sparse` would take are as good; a graph that `sparse` gives always meets. Event 2 is not
+    judged here: it may rest on a law of dropouts, which a plan states and a request does not, and a graph
+    that fails it only keeps the sum closed. Whoever knows the plan asks `opens`.
     """
     n, degree, t = graph.participants, graph.degree, graph.share_threshold
     colluding = max(colluding, -(-n // 20))
     shaped = n >= LEAST_SPARSE and degree % 2 == 0 and 2 <= t <= degree <= n // 2
     if not shaped or not colluding < threshold <= n:
         return False
-    total = comb(n - 1, degree)
     exposed = _subsets_with(n - 1, colluding, degree, t)
-    lost = total - _subsets_with(n - 1, threshold - 1, degree, t)
-    return (
-        _row_is_unlikely(n, min(n, n - threshold + colluding), degree // 2)
-        and _under_target(exposed, total, n)
-        and _under_target(lost, total, n)
+    return _cut_is_unlikely(n, min(n, n - threshold + colluding), degree) and _under_target(
+        exposed, comb(n - 1, degree), n
     )
+
+
+def opens(graph: Graph, threshold: int, dropout_rate: float | None = None) -> bool:
+    """Whether enough neighbours of everyone answer, practically always (event 2).
+
+    Either whenever `threshold` of all answer; or under the law of `dropout_rate`, and then in more than 999
+    of 1,000 rounds in which `threshold` answer. The full graph needs no more than these. Like `meets` for
+    whoever is shown a graph; a graph that `sparse` gives always opens.
+    """
+    n, degree, t = graph.participants, graph.degree, graph.share_threshold
+    if graph.full or not 1 <= threshold <= n:
+        return graph.full and t <= threshold
+    total = comb(n - 1, degree)
+    others = threshold - 1  # worst case: the participant in question is one of those who answer
+    lost = total - _subsets_with(n - 1, others, degree, t)
+    if dropout_rate is None or not _under_target(lost, total, n, _SELDOM_BITS):
+        return _under_target(lost, total, n)
+    return _under_target(lost, total, n) or _law_suffices(graph, dropout_rate)
 
 
 def check(participants: int, threshold: int, colluding: int) -> None:
@@ -151,14 +209,26 @@ def check(participants: int, threshold: int, colluding: int) -> None:
         )
 
 
-def choose(participants: int, threshold: int, *, colluding: int = 0, full: bool = False) -> Graph:
+def choose(
+    participants: int,
+    threshold: int,
+    *,
+    colluding: int = 0,
+    full: bool = False,
+    dropout_rate: float | None = None,
+) -> Graph:
     """The sparse graph when it pays (degree at most half of the others), else the full graph.
 
     `threshold` participants must survive and answer; any smaller number ends the round without a sum.
+    dropout_rate: the largest probability with which a participant drops out, independently of the others,
+    where a plan states it: fewer neighbours are then enough. None: so many that any `threshold` who answer
+    open the sum.
     Raises `InvalidInput` when colluders alone reach the threshold.
     """
     check(participants, threshold, colluding)
-    if not full and (graph := sparse(participants, threshold, colluding)) is not None:
+    if dropout_rate is not None:
+        fraction(dropout_rate=dropout_rate)
+    if not full and (graph := sparse(participants, threshold, colluding, dropout_rate)) is not None:
         return graph
     return Graph(participants, participants - 1, threshold)
 

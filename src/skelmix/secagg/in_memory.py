@@ -44,6 +44,7 @@ def secure_sum(
     round: int = 0,
     context: bytes = b"",
     noise: float = 0.0,
+    dropout_rate: float | None = None,
     entropy: Entropy | None = None,
     heard: Callable[[], object] = lambda: None,
 ) -> WordArray:
@@ -56,7 +57,7 @@ def secure_sum(
     modulus: 2^b, b in 1..32. The result is (d,), uint8, uint16 or uint32.
     threshold: the least number of survivors; with fewer `RoundFailed` is raised and nothing is opened.
     dropouts: phase name -> indices of participants that fall silent from that phase on.
-    colluding, malicious, full_graph, context: as in `Settings`.
+    colluding, malicious, full_graph, context, dropout_rate: as in `Settings`.
     noise: K, for vectors of n participants that bring noise Sk(K/n, K/n) each: the noise of the sum is then
       exactly Sk(K, K), whoever drops out. 0: the vectors bring all of their noise. Under a plan K is its
       `removable_noise`, and `colluding` must be its cohort's: with a smaller number the survivors share the
@@ -72,7 +73,9 @@ def secure_sum(
     bits = _bits(modulus)
     dropped = _dropped_before(dropouts)
     first, rows, count = _rows(vectors, participants)
-    settings = Settings(first.shape[0], bits, threshold, colluding, malicious, full_graph, context, noise)
+    settings = Settings(
+        first.shape[0], bits, threshold, colluding, malicious, full_graph, context, noise, dropout_rate
+    )
     if noise and dropped["advertise"]:
         raise InvalidInput(
             "dropouts has phase 'advertise': the noise is divided by those who join; encode for them, and "

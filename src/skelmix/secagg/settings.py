@@ -23,7 +23,7 @@ from skelmix.secagg.messages import (
 )
 from skelmix.secagg.sharing import SHARE_BYTES
 from skelmix.validation import bits as check_bits
-from skelmix.validation import non_negative, whole
+from skelmix.validation import fraction, non_negative, whole
 
 
 class Phase(Enum):
@@ -57,6 +57,10 @@ class Settings:
       and the server removes what the survivors turn out not to need. 0: the vectors bring all of their noise.
     context: up to 64 bytes that name what the vectors mean, such as a digest of the plan and the round that
       they were encoded under. Participants with different contexts share no key, so no sum of theirs opens.
+    dropout_rate: where a plan states it (`Cohort.assumed_dropout_rate`), the largest probability with which a
+      participant fails to answer, independently of the others. The server's choice of a sparse graph then
+      rests on it, with fewer neighbours; so does what a client with such `minimum_settings` joins. It decides
+      whether rounds open, never what they reveal, and no message states it. None: no law.
 
     Example:
 
@@ -72,6 +76,7 @@ class Settings:
     full_graph: bool = False
     context: bytes = b""
     noise: float = 0.0
+    dropout_rate: float | None = None
 
     def __post_init__(self) -> None:
         whole(1, MOST_COORDINATES, dimension=self.dimension)
@@ -79,6 +84,8 @@ class Settings:
         whole(1, MOST_PARTICIPANTS, threshold=self.threshold)
         whole(0, MOST_PARTICIPANTS, colluding=self.colluding)
         non_negative(noise=self.noise)
+        if self.dropout_rate is not None:
+            fraction(dropout_rate=self.dropout_rate)
         object.__setattr__(self, "noise", float(self.noise))
         if not isinstance(self.context, bytes) or len(self.context) > MOST_CONTEXT_BYTES:
             raise InvalidInput(
@@ -88,14 +95,20 @@ class Settings:
     def graph(self, participants: int) -> Graph:
         """Degree and Shamir threshold for this many participants; `InvalidInput` when a rule is broken."""
         self._check(participants)
-        full = self.full_graph or self.malicious
-        return graphs.choose(participants, self.threshold, colluding=self.colluding, full=full)
+        return graphs.choose(
+            participants,
+            self.threshold,
+            colluding=self.colluding,
+            full=self.full_graph or self.malicious,
+            dropout_rate=self.dropout_rate,
+        )
 
     def allow(self, graph: Graph) -> bool:
-        """Whether a graph that somebody else chose is as good as `graph()`; `InvalidInput` as there.
+        """Whether a graph that somebody else chose is as secret as `graph()`; `InvalidInput` as there.
 
         The full graph, or, unless the server may be malicious, a ring lattice that `meets` the conditions. It
-        is judged as it is, not searched for: the work grows with its degree, whatever else it claims.
+        is judged as it is, not searched for: the work grows with its degree, whatever else it claims. Whether
+        it opens as often is another question: `checks.keeps`.
         """
         self._check(graph.participants)
         if graph.full:

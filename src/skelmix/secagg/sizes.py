@@ -21,15 +21,22 @@ _LATE_ROUND = 1 << 31  # a number that takes as many bytes as any that a run get
 
 
 @lru_cache(maxsize=256)
-def protocol_bytes(participants: int, threshold: int, colluding: int = 0, *, excess: bool = False) -> int:
+def protocol_bytes(
+    participants: int,
+    threshold: int,
+    colluding: int = 0,
+    *,
+    excess: bool = False,
+    dropout_rate: float | None = None,
+) -> int:
     """Bytes that one participant uploads in a round beside the packed vector itself, at most.
 
-    excess: whether the round removes excess noise (`Settings.noise`).
+    excess: whether the round removes excess noise (`Settings.noise`). dropout_rate: as in `Settings`.
     An honest-but-curious round without signatures, in which nobody drops out; a dropout changes a few bytes.
     Messages of that shape are made and measured. The advertisement, sent once and not in every round, is not
     counted, nor is the envelope of whatever carries the messages.
     """
-    degree = choose(participants, threshold, colluding=colluding).degree
+    degree = choose(participants, threshold, colluding=colluding, dropout_rate=dropout_rate).degree
     pieces = len(ExcessNoise(float(excess), participants, threshold, colluding).sizes)
     session, last = bytes(SESSION_BYTES), participants - 1
     sealed = tuple((last, bytes(sealed_bytes(pieces))) for _ in range(degree))

@@ -49,8 +49,8 @@ def measured_round(
 ) -> dict[str, Any]:
     """One round through real messages, honest-but-curious, `absent` participants dropping before "masked".
 
-    threshold: for 10 % dropouts when not given. rules: `noise` and `colluding`, as in `Settings`. Each client
-    makes the tables of its noise itself, as it would on its own machine.
+    threshold: for 10 % dropouts when not given. rules: `noise`, `colluding` and `dropout_rate`, as in
+    `Settings`. Each client makes the tables of its noise itself, as it would on its own machine.
     """
     threshold = n - math.floor(DROPOUT * n) if threshold is None else threshold
     server = Server(Settings(dimension, bits, threshold=threshold, **rules))

@@ -6,8 +6,8 @@ per participant; with nobody who colludes, one piece.
 
 Both rounds have the same threshold, all but the tolerated dropouts, as where everyone takes part. Rounds of
 sampled cohorts that remove excess noise open with fewer survivors, so that next to none fails (half of those
-without do, if as many drop out as are tolerated). On a sparse graph that takes more neighbours: rows of
-their own, beside the round that they replace.
+without do, if as many drop out as are tolerated). On a sparse graph that takes more neighbours, as many as
+the plan's law of dropouts asks for: rows of their own, beside the round that they replace.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ def rows(
             allowed = math.floor(tolerance * n)
             for absent in sorted({0, allowed // 2, allowed}):
                 plain = measured_round(n, dimension, 8, absent, threshold=n - allowed)
-                for colluding, sampled, threshold in _plans(n, tolerance, absent):
-                    rules = {"threshold": threshold, "noise": NOISE, "colluding": colluding}
-                    noisy = measured_round(n, dimension, 8, absent, **rules)
+                for sampled, rules in _plans(n, tolerance, absent):
+                    noisy = measured_round(n, dimension, 8, absent, noise=NOISE, **rules)
                     start = {"participants": n, "tolerance": tolerance, "dropouts": absent}
-                    start |= {"colluding": colluding, "sampled": sampled, "threshold": threshold}
+                    start |= {"sampled": sampled, **rules}
                     rows_so_far.append({**start, **_pairs(plain, noisy)})
     return rows_so_far
 
 
-def _plans(n: int, tolerance: float, absent: int) -> Iterator[tuple[int, bool, int]]:
-    """Colluders, whether the cohort is sampled, and threshold, of the rounds that remove excess noise."""
+def _plans(n: int, tolerance: float, absent: int) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """Whether the cohort is sampled, and its rules, of the rounds that remove excess noise."""
     twentieth = -(-n // 20)
     for colluding in (0, twentieth) if absent == 0 else (twentieth,):
-        yield colluding, False, n - math.floor(tolerance * n)
+        yield False, {"colluding": colluding, "threshold": n - math.floor(tolerance * n)}
         if n >= LEAST_SPARSE:
             cohort = Cohort(n, _POPULATION * n, dropout_tolerance=tolerance, colluding=colluding)
-            yield colluding, True, cohort.with_least_survivors(_DELTA, _ROUNDS).min_survivors(n)
+            cohort = cohort.with_least_survivors(_DELTA, _ROUNDS)
+            law = {"threshold": cohort.min_survivors(n), "dropout_rate": cohort.assumed_dropout_rate}
+            yield True, {"colluding": colluding, **law}
 
 
 def _pairs(plain: dict[str, Any], noisy: dict[str, Any]) -> dict[str, Any]:
