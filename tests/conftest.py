@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from helpers import cdp
 from skelmix.datasets.catalogue import locate
 
-# Neither chance nor a busy machine decides a run. `pytest --hypothesis-profile=default` looks for new examples.
+# Neither chance nor a busy machine decides a run. To look for new examples: --hypothesis-profile=default
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
