@@ -13,7 +13,7 @@ import typer
 from skelmix.cli import options as opt
 from skelmix.cli import train_options as own
 from skelmix.cli.console import coloured, emit, err, progress
-from skelmix.cli.train_progress import Live, readable
+from skelmix.cli.train_progress import Live, after_the_round, readable
 from skelmix.wording import counted
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _one(
         err.print("[bold red]NOT PRIVATE:[/] a seed makes this run repeatable, for anybody who knows it")
     for warning in trainer.plan.warnings:
         err.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
-    with progress() as bar:
+    with progress() as bar, after_the_round() as stop:
         task = bar.add_task(
             trainer.plan.mechanism.name, total=trainer.plan.rounds, completed=trainer.ledger.charged, note=""
         )
@@ -227,6 +227,7 @@ def _one(
             trainer.callbacks += (lambda _, record: bar.update(task, advance=1, note=live(record)),)
         else:
             trainer.callbacks += (print_progress,)
+        trainer.callbacks += (stop,)
         try:
             result, summary = runs.finish(trainer, place, settings, spent)
         except KeyboardInterrupt:

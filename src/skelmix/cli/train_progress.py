@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from skelmix.cli.console import err
 from skelmix.wording import counted, up
 
 if TYPE_CHECKING:
@@ -53,3 +57,29 @@ def readable(rows: list[dict[str, Any]]) -> str:
             f"  {row['model']} (the trained weights, a state_dict)",
         ]
     return "\n".join(lines)
+
+
+@contextmanager
+def after_the_round() -> Iterator[Callable[[Any, Any], None]]:
+    """A callback that ends a run between two rounds once Ctrl-C was pressed. A second one ends it at once.
+
+    An interrupt in the middle of a round would lose the round, or be taken for an error of the data.
+    """
+    pressed = False
+
+    def press(*_: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        err.print("stopping after this round; Ctrl-C again stops at once")
+
+    def stop(*_: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
