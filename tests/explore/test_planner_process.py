@@ -38,7 +38,7 @@ def planner() -> Iterator[Planner]:
 
 
 def process_id(planner: Planner) -> int:
-    return int(planner._process.pid)
+    return int(planner._worker._process.pid)
 
 
 async def taken_back(planner: Planner, settings: Settings, seconds: float) -> None:
@@ -77,12 +77,12 @@ def test_a_question_cancelled_again_and_again_does_not_let_the_next_one_in_early
     each other's answers, and keep them."""
     exchange, running, most = planner._exchange, 0, 0
 
-    def counted(pipe: Any, settings: Settings) -> Any:
+    def counted(settings: Settings) -> Any:
         nonlocal running, most
         running += 1
         most = max(most, running)
         try:
-            return exchange(pipe, settings)
+            return exchange(settings)
         finally:
             running -= 1
 

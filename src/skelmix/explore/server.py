@@ -110,8 +110,10 @@ class Explorer:
                 yield {"mechanism": mechanism, "rate": rate, "error": error, "why": answer.get("refused", "")}
 
     def close(self) -> None:
-        self.plans.close()
-        self.points.close()
+        try:
+            self.plans.close()
+        finally:
+            self.points.close()
 
 
 @cache
