@@ -40,11 +40,11 @@ def at_threshold(graph: Graph, threshold: int) -> float:
 @pytest.mark.parametrize(
     ("threshold", "rate", "before", "worst_case", "by_the_law"),
     [
-        (216, 0.0, 34, 32, 24),
+        (216, 0.0, 34, 32, 26),
         (176, 0.1, 54, 50, 38),
-        (142, 0.2, 78, 68, 50),
-        (113, 0.3, 108, 88, 62),
-        (168, 0.1, 58, 54, 38),
+        (142, 0.2, 78, 68, 52),
+        (113, 0.3, 108, 88, 70),
+        (168, 0.1, 58, 54, 42),
     ],
 )
 def test_degrees_of_240_participants(threshold, rate, before, worst_case, by_the_law):
@@ -52,7 +52,7 @@ def test_degrees_of_240_participants(threshold, rate, before, worst_case, by_the
     graph = choose(240, threshold, dropout_rate=rate)
     assert graph.degree == by_the_law
     assert by_law(graph, rate) < TARGET
-    assert at_threshold(graph, threshold) < 1e-3
+    assert at_threshold(graph, threshold) < 1e-6
     slimmer = [Graph(240, by_the_law - 2, t) for t in range(2, by_the_law - 1)]
     assert not any(meets(each, threshold, 0) and opens(each, threshold, rate) for each in slimmer)
 
@@ -81,7 +81,7 @@ def test_whether_a_graph_opens_is_as_scipy_has_it(rate):
         for t in range(1, degree + 2):
             graph = Graph(n, degree, t)
             worst, lawful = at_threshold(graph, threshold), by_law(graph, rate)
-            expected = worst < TARGET or (worst < 2.0**-10 and lawful < TARGET)
+            expected = worst < TARGET or (worst < 2.0**-20 and lawful < TARGET)
             assert opens(graph, threshold, rate) == expected
             assert opens(graph, threshold) == (worst < TARGET)
             found.add((expected, worst < TARGET))

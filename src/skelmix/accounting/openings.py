@@ -3,8 +3,8 @@
 Rounds with fewer than an agreed number of survivors are not opened. Whether a round opens may then depend on
 one participant, if it was sampled and the others are just one short. That probability is paid from δ; in all
 other rounds the sum carries the same noise with the participant and without, and amplification by sampling
-holds as it stands. Dropouts are assumed to be independent of each other and of who was sampled, each
-with at most the stated probability. Proofs: docs/explanation/exact-noise.md.
+holds as it stands. Dropouts are assumed to be independent of each other, of who was sampled and of the
+order of a sparse graph, each with at most the stated probability. Proofs: docs/explanation/exact-noise.md.
 """
 
 from __future__ import annotations

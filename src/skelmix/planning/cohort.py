@@ -46,8 +46,9 @@ class Cohort(Contributors):
     out. colluding: participants of a round whose noise the adversary may know.
 
     dropout_rate: the largest probability with which a participant that was asked drops out of a round,
-    independently of the others and of who was asked; by default the tolerance. With sampled cohorts ε for
-    observers is proved under this law, and a plan predicts from a stated rate how many rounds fail.
+    independently of the others, of who was asked and of the order of a sparse graph; by default the
+    tolerance. With sampled cohorts ε for observers is proved under this law, and a plan predicts from a
+    stated rate how many rounds fail.
     least_survivors: chosen by `plan` for mechanisms whose noise comes in pieces: the fewest survivors that
     open a round of any size. Every opened sum then has the same noise. The tolerance is then what rounds wait
     for, not a limit: one that misses more opens too, if it has `min_survivors`.

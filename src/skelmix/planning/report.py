@@ -262,7 +262,7 @@ class PrivacyReport:
                 Fact(
                     "dropouts",
                     f"each participant drops out with probability {self.dropout_rate:g} at most, "
-                    "independently of the others and of who was sampled",
+                    "independently of the others, of who was sampled and of the order of a sparse graph",
                 )
             )
         if self.contribute < 1:

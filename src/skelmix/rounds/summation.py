@@ -207,7 +207,6 @@ def _total(
         participants=sampled,
         colluding=cohort.colluding,
         noise=plan.removable_noise,
-        dropout_rate=cohort.assumed_dropout_rate,
         round=round,
         context=round_context(plan.digest(), round),
         heard=heard,

@@ -18,7 +18,7 @@ hypergeometric law. The tail is multiplied by n (union bound).
 2: with `threshold` who answer the same holds of those. A plan may state a law instead: everybody answers
 independently of the others and of the order, with probability 1 - `dropout_rate` at least. Then n times the
 tail of Bin(degree - 1, 1 - dropout_rate) is under 2^-42: one neighbour is left out, whose answer need not
-follow any law. A degree that rests on the law opens more than 999 in 1,000 rounds in which `threshold`
+follow any law. A degree that rests on the law opens all but one in a million rounds in which `threshold`
 answer, however unlikely that is under the law.
 
 3: let h = degree / 2, and let every colluder and dropout be a bad place. An honest survivor is joined to the
@@ -49,7 +49,7 @@ from skelmix.validation import fraction, whole
 FAILURE_BITS = 40
 LEAST_SPARSE = 100
 _EACH_BITS = FAILURE_BITS + 2  # three events under 2^-42 each stay under 2^-40 together
-_SELDOM_BITS = 10  # of event 2 with `threshold` answers, where the degree rests on a law of dropouts
+_SELDOM_BITS = 20  # of event 2 with `threshold` answers, where the degree rests on a law of dropouts
 _LAW_BITS = 20  # dropout rates are rounded up to so many binary places
 
 
@@ -182,8 +182,8 @@ def meets(graph: Graph, threshold: int, colluding: int) -> bool:
 def opens(graph: Graph, threshold: int, dropout_rate: float | None = None) -> bool:
     """Whether enough neighbours of everyone answer, practically always (event 2).
 
-    Either whenever `threshold` of all answer; or under the law of `dropout_rate`, and then in more than 999
-    of 1,000 rounds in which `threshold` answer. The full graph needs no more than these. Like `meets` for
+    Either whenever `threshold` of all answer; or under the law of `dropout_rate`, and then in all but one
+    in a million rounds in which `threshold` answer. The full graph needs no more than these. Like `meets` for
     whoever is shown a graph; a graph that `sparse` gives always opens.
     """
     n, degree, t = graph.participants, graph.degree, graph.share_threshold

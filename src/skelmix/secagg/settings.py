@@ -86,6 +86,7 @@ class Settings:
         non_negative(noise=self.noise)
         if self.dropout_rate is not None:
             fraction(dropout_rate=self.dropout_rate)
+            object.__setattr__(self, "dropout_rate", float(self.dropout_rate))
         object.__setattr__(self, "noise", float(self.noise))
         if not isinstance(self.context, bytes) or len(self.context) > MOST_CONTEXT_BYTES:
             raise InvalidInput(
