@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from helpers.command import skelmix
+from helpers.command import in_process, skelmix
 from helpers.idx_files import two_kinds_of_images
 
 SILOS = ("--silos", 4, "--records", 80, "--batch", 20)
@@ -76,11 +76,12 @@ def test_a_run_takes_the_public_number_of_records_and_not_the_silos_own(images, 
         (("sum", "--silo", "a.csv", "--records", 80, "--output", "a.csv"), "would replace the input"),
     ],
 )
-def test_what_does_not_go_together_is_one_line_and_exit_code_2(images, tmp_path, words, says):
+def test_what_does_not_go_together_is_one_line_and_exit_code_2(images, tmp_path, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("1,2,3\n")
     (tmp_path / "b.csv").write_text("1,2\n")
     more = ("--dataset", images) if words[0] == "train" else ()
-    done = skelmix(*words, *more, cwd=tmp_path)
+    done = in_process(*words, *more)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr

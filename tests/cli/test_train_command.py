@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from helpers.command import skelmix
+from helpers.command import in_process, skelmix
 from helpers.idx_files import two_kinds_of_images
 from skelmix.cli.train_progress import after_the_round
 
@@ -167,10 +167,11 @@ def test_an_id_column_makes_the_participants(images, tmp_path):
         (("--recipe", "good"), "paper, best"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(images, tmp_path, more, says):
+def test_bad_input_is_one_line_and_exit_code_2(images, tmp_path, monkeypatch, more, says):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "short.txt").write_text("a\nb\n")
     (tmp_path / "gap.txt").write_text("a\n\nb\n")
-    done = skelmix(*words(images, "--cohort", 40, *more), cwd=tmp_path)
+    done = in_process(*words(images, "--cohort", 40, *more))
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr

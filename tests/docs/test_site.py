@@ -16,6 +16,8 @@ import pytest
 
 from helpers import browser
 
+pytestmark = pytest.mark.xdist_group("site")  # what is dear to set up is set up once
+
 ROOT = Path(__file__).parents[2]
 
 

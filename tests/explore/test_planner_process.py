@@ -15,6 +15,8 @@ import pytest
 from skelmix.explore.settings import Settings
 from skelmix.explore.worker import Planner
 
+pytestmark = pytest.mark.xdist_group("planner process")  # what is dear to set up is set up once
+
 QUICK = Settings.read({"dimension": 200, "rounds": 1, "rate": 12, "population": 50, "cohort": 50})
 OTHER = Settings.read({"dimension": 200, "rounds": 1, "rate": 12, "population": 60, "cohort": 60})
 EASY = {"mechanism": "ddg", "dimension": 200, "rounds": 1, "rate": 14, "cohort": 60}

@@ -27,6 +27,8 @@ from skelmix.statistics import (
 from skelmix.statistics.releases import answers_from, encode_party
 from skelmix.statistics.sizing import wrap_probability
 
+pytestmark = pytest.mark.xdist_group("releases")  # what is dear to set up is set up once
+
 TARGET = PrivacyTarget(1.0, 1e-6)
 TEXT = "count; mean(age, 0..110); histogram(diagnosis: A|B|C); crosstab(diagnosis, sex: F|M)"
 

@@ -8,6 +8,8 @@ from rich.console import Console
 from skelmix.encoding.threads import worker_count
 from skelmix.studies.benchmarks import encode
 
+pytestmark = pytest.mark.xdist_group("bench encode")  # what is dear to set up is set up once
+
 
 @pytest.fixture(scope="module")
 def result():

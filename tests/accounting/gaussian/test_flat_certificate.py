@@ -17,6 +17,8 @@ from skelmix.accounting.gaussian.pld import largest_mu, pld_epsilon
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.laws import DiscreteGaussianSum, Poisson, Skellam
 
+pytestmark = pytest.mark.xdist_group("flat certificate")  # what is dear to set up is set up once
+
 SLACK = 1e-10
 EPSILONS = np.linspace(0, 5.5, 34)
 
