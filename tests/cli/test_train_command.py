@@ -90,7 +90,7 @@ def test_a_run_of_broken_vectors_only_ends_with_exit_code_2_after_its_files_are_
 
 
 def test_an_adaptive_clip_norm_moves_and_is_written_down(images, tmp_path):
-    more = ("--clip", "adaptive", "--clip-start", 50, "--clip-rate", 1, "--clip-quantile", 0.6)
+    more = ("--clip", "adaptive", "--clip-start", 50, "--clip-rate", 1, "--clip-quantile", 0.6, "--lr-decay")
     done = skelmix(*words(images, "--cohort", 40, "--directory", "run", *more), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with (tmp_path / "run" / "metrics.csv").open() as file:
@@ -100,6 +100,7 @@ def test_an_adaptive_clip_norm_moves_and_is_written_down(images, tmp_path):
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["adaptive_clip"] == {"start": 50, "rate": 1, "quantile": 0.6, "weight": 0.1}
     assert "Clip norm" in (tmp_path / "run" / "report.html").read_text()
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["lr_decay"] == 4
 
 
 def test_an_interrupted_run_ends_after_its_round_and_says_how_to_go_on(images, tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -129,6 +130,30 @@ def test_two_runs_with_one_seed_have_the_same_weights(images, tmp_path):
         prepared.trainer(plan, tmp_path / place).run()
         weights.append(torch.cat([p.detach().flatten() for p in prepared.model.parameters()]))
     assert torch.equal(*weights)
+
+
+def test_a_learning_rate_falls_to_zero_over_the_rounds_of_a_run_that_is_resumed(images, tmp_path):
+    settings = runs.RunSettings(dataset=images, lr=0.4, lr_decay=4)
+    prepared, seen = runs.Prepared(settings), []
+    plan = sk.plan(
+        sk.PrivacyTarget(50.0, 1e-3), dimension=prepared.dimension, bits=12, rounds=4, bound="rdp",
+        cohort=sk.Cohort(expected=40, population=80),
+    )  # fmt: skip
+
+    def watch(trainer, record):
+        seen.append(round(trainer.optimizer.param_groups[0]["lr"], 6))
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    for resume in (False, True):
+        trainer = runs.Prepared(runs.read_settings(tmp_path) if resume else settings).trainer(
+            None if resume else plan, tmp_path, resume=resume
+        )
+        trainer.callbacks += (watch,)
+        with suppress(KeyboardInterrupt):
+            trainer.run()
+        trainer.close()
+    assert seen == [0.3, 0.2, 0.1, 0.0]
 
 
 def broken():

@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
         model: own.Model = None,
         optimizer: own.Optimizer = None,
         lr: own.Lr = None,
+        lr_decay: own.LrDecay = None,
         epsilon: opt.Epsilon = 3.0,
         delta: opt.Delta = 1e-5,
         clip_norm: own.ClipNorm = None,
@@ -97,15 +98,16 @@ def register(app: typer.Typer) -> None:
                 "--batch, --owners and --records describe silos: give --silos too, or leave them out"
             )
         use = recipe_for(recipe, dataset, epsilon).with_changes(
-            model=model, optimizer=optimizer, lr=lr, batch=cohort if silos is None else batch, rounds=rounds,
-            clip_norm=clip_norm, local_steps=local_steps, local_lr=local_lr,
+            model=model, optimizer=optimizer, lr=lr, lr_decay=lr_decay, rounds=rounds,
+            batch=cohort if silos is None else batch, clip_norm=clip_norm,
+            local_steps=local_steps, local_lr=local_lr,
         )  # fmt: skip
         if clip is None:
             clip = "fixed" if use.clip_quantile is None else "adaptive"
         if clip == "adaptive" and clip_quantile is None:
             clip_quantile = use.clip_quantile
         if (rate, bits, keep) == (None, None, None):
-            rate, bits = use.rate, use.bits if silos is None else None
+            rate, bits = use.rate, use.bits if silos is None else use.silo_bits
         if alignment is None:
             unchanged = (records_per_participant, local_steps, ids, owners) == (1, None, None, None)
             alignment = use.alignment if unchanged else None
@@ -136,6 +138,7 @@ def register(app: typer.Typer) -> None:
             dataset, use.model, use.optimizer, use.lr, None, records_per_participant, skew, use.local_steps,
             use.local_lr, secure_of(secure), dropout_rate or 0.0, evaluate_every, checkpoint_every,
             str(ids) if ids else None, diagnostics, silos, str(owners) if owners else None,
+            lr_decay=use.rounds if use.lr_decay else None,
         )  # fmt: skip
         rows = _all(settings, plans, kinds, root, _seeds(seeds), tensorboard)
         first = rows[0]

@@ -75,6 +75,10 @@ LocalSteps = Annotated[
     int | None, _option("Gradient steps per participant and round. Default: the recipe's.")
 ]
 LocalLr = Annotated[float | None, _option("Learning rate of those steps. Default: the recipe's.")]
+LrDecay = Annotated[
+    bool | None,
+    _option("Let the learning rate fall to zero, by the same step after every round. Default: the recipe's."),
+]
 Secure = Annotated[str, _option("simulated (modular sum), protocol (secure aggregation) or none (gaussian).")]
 EvaluateEvery = Annotated[int, _option("Rounds between evaluations.")]
 CheckpointEvery = Annotated[int, _option("Rounds between checkpoints.")]

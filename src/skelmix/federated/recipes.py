@@ -173,6 +173,15 @@ def build_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optim
     return OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad], lr=lr)
 
 
+def linear_decay(
+    optimizer: torch.optim.Optimizer, rounds: int | None
+) -> torch.optim.lr_scheduler.LinearLR | None:
+    """A learning rate that falls to zero in so many rounds, by the same step after each. None: it stays."""
+    if rounds is None:
+        return None
+    return torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=rounds)
+
+
 def pixels_of(images: np.ndarray[Any, np.dtype[np.uint8]]) -> torch.Tensor:
     """Images as float32 in [0, 1], flattened: (count, pixels)."""
     return torch.from_numpy(images.reshape(len(images), -1).astype(np.float32) / np.float32(255))

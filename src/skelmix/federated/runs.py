@@ -19,7 +19,7 @@ from skelmix.errors import CorruptState, InvalidInput, MissingExtra
 from skelmix.federated import report
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import LocalSteps, dimension
-from skelmix.federated.recipes import build_optimizer, repeatable, try_out
+from skelmix.federated.recipes import build_optimizer, linear_decay, repeatable, try_out
 from skelmix.federated.report_page import UNPROTECTED
 from skelmix.federated.round_record import RoundRecord
 from skelmix.federated.run_result import RunResult
@@ -43,7 +43,8 @@ class RunSettings:
     of both. silos: divide the records among so many silos, each of which protects its records; owners: a file
     that gives the owner of each training record, to protect owners in place of records. local_steps: gradient
     steps a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in files
-    that say so. baseline: directory of a run of the central Gaussian, drawn into this run's report.
+    that say so. baseline: directory of a run of the central Gaussian, drawn into this run's report. lr_decay:
+    rounds in which the learning rate falls to zero; None: it stays.
     """
 
     dataset: str = "mnist"
@@ -64,6 +65,7 @@ class RunSettings:
     silos: int | None = None
     owners: str | None = None
     baseline: str | None = None
+    lr_decay: int | None = None
 
     def partition(self, labels: NDArray[np.int64]) -> Partition | None:
         """Which of the records with these labels each participant holds; None: one each."""
@@ -179,6 +181,7 @@ class Prepared:
         }
         parts = (self.model, self.task.loss, self.clients)
         optimizer = build_optimizer(run_settings.optimizer, self.model, run_settings.lr)
+        options["scheduler"] = linear_decay(optimizer, run_settings.lr_decay)
         if resume:
             return Trainer.resume(directory, *parts, optimizer, **options)
         if plan is None:

@@ -42,7 +42,7 @@ _LOOKS = {
 
 
 def cells(quick: bool, seeds: int | None) -> list[Row]:
-    """The most valuable first: ε = 3 at the small rate beside central noise, then text, silos, the rest.
+    """The most valuable first: ε = 3 at the small rate beside central noise, text, then the rest.
 
     quick: a few rounds on a few images.
     """
@@ -58,9 +58,9 @@ def cells(quick: bool, seeds: int | None) -> list[Row]:
 def _by_value(seeds: int) -> Iterator[Row]:
     small = (("participants", SMALL_RATE), ("central", None))
     for seed in range(seeds):
-        yield from (_cell(name, line, rate, 3.0, seed) for name in IMAGES for line, rate in small)
+        three = (*small, ("silos", SMALL_RATE))
+        yield from (_cell(name, line, rate, 3.0, seed) for name in IMAGES for line, rate in three)
         yield from (_text_cell(line, epsilon, seed) for epsilon in (8.0, 4.0) for line, _ in small)
-    yield from (_cell(name, "silos", SMALL_RATE, 3.0, 0) for name in IMAGES)
     for epsilons, count in (((1.0, 8.0), 1), ((3.0, 1.0, 8.0), seeds)):
         for seed in range(count):
             for epsilon in epsilons:
@@ -111,6 +111,7 @@ def measure(cell: Row) -> Row:
         seed=cell["seed"],
         optimizer=recipe.optimizer,
         lr=recipe.lr,
+        lr_decay=recipe.lr_decay,
         silos=equal_shares(len(task.clients), shares) if cell["line"] == "silos" else None,
         evaluate=task.perplexity,
         local=local,
@@ -127,7 +128,7 @@ def _plan(cell: Row, recipe: Recipe, weights: int, members: int) -> Plan:
     central, participants = cell["line"] == "central", cell["line"] == "participants"
     shape = {
         "rate": cell["asked_rate"],
-        "bits": recipe.bits if participants else None,
+        "bits": recipe.bits if participants else recipe.silo_bits,
         "alignment": cell["alignment"],
     }
     return make_plan(

@@ -15,7 +15,7 @@ from skelmix.datasets.partition import Partition
 from skelmix.encoding.threads import at_most
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import dimension
-from skelmix.federated.recipes import build_optimizer, repeatable
+from skelmix.federated.recipes import build_optimizer, linear_decay, repeatable
 from skelmix.federated.run_result import RunResult
 from skelmix.federated.silo_clients import SiloClients
 from skelmix.federated.tasks import Task, feature_task, task_of
@@ -53,6 +53,7 @@ def train_once(
     seed: int | None = None,
     optimizer: str = "adam",
     lr: float = 0.005,
+    lr_decay: bool = False,
     partition: Partition | None = None,
     silos: Partition | None = None,
     evaluate: Callable[[nn.Module], float] | None = None,
@@ -63,8 +64,8 @@ def train_once(
 ) -> RunResult:
     """Train on a data set under a plan and return the result; further options are those of `Trainer`.
 
-    task: in place of data set and model. partition: which records each participant holds. silos: which
-    records each silo holds, for plans of silos.
+    lr_decay: the learning rate falls to zero over the rounds. task: in place of data set and model.
+    partition: which records each participant holds. silos: which records each silo holds, for plans of silos.
 
     With a seed, weights, cohorts, rotations, rounding and noise all repeat and the run is *not private*;
     without one everything comes from the system. Evaluates at the end only, unless `evaluate_every` is given;
@@ -81,12 +82,14 @@ def train_once(
     if silos is not None:
         clients = SiloClients.split(records.inputs, records.targets, silos)
     net = task.new_model(seed)
+    steps = build_optimizer(optimizer, net, lr)
     trainer = Trainer(
         net,
         task.loss,
         clients,
         plan,
-        build_optimizer(optimizer, net, lr),
+        steps,
+        scheduler=linear_decay(steps, plan.rounds if lr_decay else None),
         evaluate=evaluate or task.evaluate,
         evaluate_every=evaluate_every or plan.rounds,
         diagnostics=diagnostics,
