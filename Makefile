@@ -44,6 +44,7 @@ bench: $(VENV)/.ready-dev
 	$(BIN)/skelmix bench secagg
 	$(BIN)/skelmix bench train
 	$(BIN)/skelmix bench flower
+	$(BIN)/skelmix bench stats
 
 docs: $(VENV)/.ready-docs
 	$(BIN)/mkdocs build --strict

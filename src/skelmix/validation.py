@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput
 
+_DELTA = "for δ take well below 1/participants, e.g. 1e-5"
+
 
 def _fail(name: str, value: object, need: str, remedy: str) -> InvalidInput:
     try:
@@ -55,7 +57,10 @@ def probability(**named: Any) -> None:
     for name, value in named.items():
         if not 0 < _real(name, value, "strictly between 0 and 1") < 1:
             raise _fail(
-                name, value, "strictly between 0 and 1", "for δ take well below 1/participants, e.g. 1e-5"
+                name,
+                value,
+                "strictly between 0 and 1",
+                _DELTA if name.startswith("delta") else "take e.g. 0.95",
             )
 
 

@@ -11,7 +11,9 @@ from skelmix.cli import options as opt
 from skelmix.cli.comparison import comparison_text
 from skelmix.cli.console import emit, err
 from skelmix.cli.places import check_writable
+from skelmix.errors import InvalidInput, SkelmixError
 
+_PICTURES = (".png", ".svg", "")
 _RATES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)
 
 
@@ -97,6 +99,10 @@ def plan_command(
     for place, option in ((output, "--output"), (plot, "--plot")):
         if place is not None:
             check_writable(place, option)
+    if plot is not None and plot.suffix not in _PICTURES:
+        raise InvalidInput(f"--plot {plot}: the ending must be .png or .svg, or none for both")
+    if against_aggregator and compare:
+        raise InvalidInput("--compare and --against-aggregator are two tables: ask for one at a time")
     if against_aggregator:
         _against_aggregator(settings | sent, plot, as_json)
     elif compare:
@@ -114,7 +120,7 @@ def _plan(
 
         with err.status("comparing mechanisms over rates"):
             plot_error_against_rate(plot, opt.build_plan, **settings)
-        err.print(f"wrote {plot}")
+        err.print(f"wrote {_written(plot)}")
     plan = opt.build_plan(**settings, **sent)
     for warning in plan.warnings if as_json else ():  # the card has them
         err.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
@@ -124,6 +130,11 @@ def _plan(
         write_atomically(output, f"{plan.to_json()}\n".encode())
         err.print(f"wrote {output}")
     emit(plan.summary(), str(plan), as_json=as_json)
+
+
+def _written(plot: Path) -> str:
+    """The names of the pictures that a name stands for."""
+    return str(plot) if plot.suffix else f"{plot}.png and {plot}.svg"
 
 
 def _compare(settings: dict[str, Any], sent: dict[str, Any], plot: Path | None, as_json: bool) -> None:
@@ -138,7 +149,7 @@ def _compare(settings: dict[str, Any], sent: dict[str, Any], plot: Path | None, 
         from skelmix.studies.compare import plot_comparison
 
         plot_comparison(plot, rows, rates)
-        err.print(f"wrote {plot}")
+        err.print(f"wrote {_written(plot)}")
     emit({"compare": rows, "rates": rates}, comparison_text(rows, rates), as_json=as_json)
 
 
@@ -150,14 +161,12 @@ def _against_aggregator(settings: dict[str, Any], plot: Path | None, as_json: bo
         rows = schedule_rows(opt.build_plan, **settings)
     if plot is not None:
         plot_schedules(plot, rows)
-        err.print(f"wrote {plot}")
+        err.print(f"wrote {_written(plot)}")
     emit({"against_aggregator": rows}, schedule_table(rows).rich(), as_json=as_json)
 
 
 def _row(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """One line of the comparison; a mechanism that cannot do it says why."""
-    from skelmix.errors import SkelmixError
-
     try:
         return opt.build_plan(**(settings | _own_bound(name, settings["bound"]))).summary()
     except SkelmixError as error:

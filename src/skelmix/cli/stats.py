@@ -70,6 +70,8 @@ def _check_parties(paths: list[Path]) -> None:
     from skelmix.errors import InvalidInput
 
     for path in paths:
+        if path.is_dir():
+            raise InvalidInput(f"--party {path}: is a directory; name a file in it. Nothing was released")
         if not path.is_file():
             raise InvalidInput(f"--party {path}: no such file; check the path. Nothing was released")
         if path.suffix.lower() not in (".csv", ".parquet"):

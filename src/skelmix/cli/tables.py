@@ -67,6 +67,8 @@ def _places(path: Path, known: Sequence[str] | None, columns: str) -> list[int]:
     wanted = [name.strip() for name in next(csv.reader([columns]), [])]
     if not wanted or len(set(wanted)) < len(wanted):
         raise InvalidInput(f"--columns {columns}: name each column once, with commas between the names")
+    if not known:
+        raise InvalidInput(f"{path}: is empty; nothing was released")
     for name in wanted:
         if known.count(name) != 1:
             how_many = "more than one column" if name in known else "no column"

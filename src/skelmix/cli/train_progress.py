@@ -49,10 +49,11 @@ def readable(rows: list[dict[str, Any]]) -> str:
         also = f" ({', '.join(other)})" if other else ""
         failed = f" ({row['failed_rounds']} without a sum)" if row["failed_rounds"] else ""
         score = f", perplexity {row['perplexity']:.2f} per character" if "perplexity" in row else ""
+        speed = f", {row['seconds_per_round']:.3f} s each" if row["seconds_per_round"] else ""
         lines += [
             f"{row['mechanism']} ({row['bound']}): accuracy {row['accuracy']:.4f}{score} "
             f"at ε = {up(row['epsilon'])}{also}, δ = {row['delta']:g}; "
-            f"{counted(row['rounds'], 'round')}{failed}, {row['seconds_per_round']:.3f} s each{mark}",
+            f"{counted(row['rounds'], 'round')}{failed}{speed}{mark}",
             f"  {row['report']}",
             f"  {row['model']} (the trained weights, a state_dict)",
         ]

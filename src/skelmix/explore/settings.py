@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skelmix.planning import Plan
 
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+
 
 @dataclass(frozen=True)
 class Field:
@@ -36,7 +38,13 @@ class Field:
 
     def read(self, given: Any) -> float | int:
         """The number that was given; `ValueError` says what is wrong with it."""
-        text = str(given).strip().replace(",", "").replace("_", "")
+        text = str(given).strip()
+        if "," in text:
+            if not _THOUSANDS.fullmatch(text):
+                raise ValueError(
+                    f"{given!r} is not a number: write 1.5 for one and a half, 1,500 for thousands"
+                )
+            text = text.replace(",", "")
         try:
             number = float(text)
         except ValueError:
