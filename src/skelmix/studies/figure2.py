@@ -27,10 +27,9 @@ def cells(dataset: str, quick: bool, seeds: int | None) -> list[Row]:
     cell = partial(training.cell, dataset)
     if quick:
         return [row for seed in range(seeds or 1) for row in _quick(cell, seed)]
-    first = range(seeds or (3 if dataset == "mnist" else 2))
-    wanted = [row for seed in first for row in _first(cell, seed)]
+    wanted = [row for seed in range(seeds or 3) for row in _first(cell, seed)]
     wanted += [row for seed in range(seeds or 2) for row in _against_epsilon(cell, seed)]
-    wanted += [row for seed in range(seeds or 1) for row in _sweeps(cell, seed)]
+    wanted += [row for seed in range(seeds or 2) for row in _sweeps(cell, seed)]
     return list({key(row, training.SETTINGS): row for row in wanted}.values())
 
 
