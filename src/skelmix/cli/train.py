@@ -14,6 +14,7 @@ from skelmix.cli import options as opt
 from skelmix.cli import train_options as own
 from skelmix.cli.console import coloured, emit, err, progress
 from skelmix.cli.train_progress import Live, after_the_round, readable
+from skelmix.errors import InvalidInput
 from skelmix.wording import counted
 
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ def register(app: typer.Typer) -> None:
 
         Example: skelmix train --epsilon 3 --rate 0.5 --rounds 1000
         """
-        from skelmix.errors import InvalidInput
         from skelmix.federated.recipe_book import recipe_for
         from skelmix.federated.runs import RunSettings, read_settings
         from skelmix.rounds.security import secure_of
@@ -91,12 +91,11 @@ def register(app: typer.Typer) -> None:
             row = _one(read_settings(resume), None, resume, tensorboard, resume=True)
             emit(row, readable([row]), as_json=as_json)
             return
-        if baseline and baseline not in _BASELINES:
-            raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
         if silos is None and (batch, owners, records) != (None, None, None):
             raise InvalidInput(
                 "--batch, --owners and --records describe silos: give --silos too, or leave them out"
             )
+        kinds = _kinds(mechanism, bound, scale, baseline, silos)
         use = recipe_for(recipe, dataset, epsilon).with_changes(
             model=model, optimizer=optimizer, lr=lr, lr_decay=lr_decay, rounds=rounds,
             batch=cohort if silos is None else batch, clip_norm=clip_norm,
@@ -114,10 +113,6 @@ def register(app: typer.Typer) -> None:
         if alignment is None:
             single = (records_per_participant, use.local_steps, ids, owners) == (1, 1, None, None)
             alignment = 1.0 if not single else 0.02 if (rate, keep) == (None, None) else 0.005
-        if baseline and silos is not None:
-            raise InvalidInput(
-                "--baseline: with silos, train DP-SGD by itself: --mechanism gaussian --cohort"
-            )
         plans: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, clip_norm=use.clip_norm, rate=rate, bits=bits, keep=keep,
             cohort=use.batch, rounds=use.rounds,
@@ -127,12 +122,6 @@ def register(app: typer.Typer) -> None:
             clip=clip, clip_quantile=clip_quantile, clip_rate=clip_rate, clip_start=clip_start,
             dropout_rate=dropout_rate or None, allow_failing_rounds=allow_failing_rounds,
         ) | ({} if records is None else {"records": records})  # fmt: skip
-        kinds = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
-        if baseline:
-            same = _BASELINES[baseline] or ("rdp" if bound in ("rdp", "paper") else "tight")
-            kinds["gaussian"] = {
-                "mechanism": "gaussian", "bound": same, "scale": None, "epsilon_aggregator": None,
-            }  # fmt: skip
         root = directory or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
         settings = RunSettings(
             dataset, use.model, use.optimizer, use.lr, None, records_per_participant, skew, use.local_steps,
@@ -143,6 +132,22 @@ def register(app: typer.Typer) -> None:
         rows = _all(settings, plans, kinds, root, _seeds(seeds), tensorboard)
         first = rows[0]
         emit(first if len(rows) == 1 else first | {"runs": rows}, readable(rows), as_json=as_json)
+
+
+def _kinds(
+    mechanism: str, bound: str, scale: float | None, baseline: str, silos: int | None
+) -> dict[str, dict[str, Any]]:
+    """What distinguishes the plans of the runs: the mechanism asked for, then the central baseline."""
+    kinds: dict[str, dict[str, Any]] = {mechanism: {"mechanism": mechanism, "bound": bound, "scale": scale}}
+    if not baseline:
+        return kinds
+    if baseline not in _BASELINES:
+        raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
+    if silos is not None:
+        raise InvalidInput("--baseline: with silos, train DP-SGD by itself: --mechanism gaussian --cohort")
+    same = _BASELINES[baseline] or ("rdp" if bound in ("rdp", "paper") else "tight")
+    central = {"mechanism": "gaussian", "bound": same, "scale": None, "epsilon_aggregator": None}
+    return kinds | {"gaussian": central}
 
 
 def _all(
@@ -178,8 +183,6 @@ def _all(
 
 def _alone(context: typer.Context) -> None:
     """Refuse options that `--resume` would ignore: a run keeps its own settings."""
-    from skelmix.errors import InvalidInput
-
     if others := opt.given(context) - {"resume", "tensorboard", "as_json"}:
         raise InvalidInput(
             f"{opt.spelled(others)}: a resumed run keeps its settings; leave it out, or start another run"
@@ -187,8 +190,6 @@ def _alone(context: typer.Context) -> None:
 
 
 def _seeds(text: str) -> list[int | None]:
-    from skelmix.errors import InvalidInput
-
     try:
         seeds: list[int | None] = [int(word) for word in text.split(",")] if text else [None]
     except ValueError as error:
