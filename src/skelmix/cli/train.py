@@ -81,7 +81,6 @@ def register(app: typer.Typer) -> None:
 
         Example: skelmix train --epsilon 3 --rate 0.5 --rounds 1000
         """
-        from skelmix.errors import InvalidInput
         from skelmix.federated.recipe_book import recipe_for
         from skelmix.federated.runs import RunSettings, read_settings
         from skelmix.rounds.security import secure_of
@@ -91,12 +90,7 @@ def register(app: typer.Typer) -> None:
             row = _one(read_settings(resume), None, resume, tensorboard, resume=True)
             emit(row, readable([row]), as_json=as_json)
             return
-        if baseline and baseline not in _BASELINES:
-            raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
-        if silos is None and (batch, owners, records) != (None, None, None):
-            raise InvalidInput(
-                "--batch, --owners and --records describe silos: give --silos too, or leave them out"
-            )
+        _refuse_contradictions(baseline, silos, (batch, owners, records))
         use = recipe_for(recipe, dataset, epsilon).with_changes(
             model=model, optimizer=optimizer, lr=lr, lr_decay=lr_decay, rounds=rounds,
             batch=cohort if silos is None else batch, clip_norm=clip_norm,
@@ -114,10 +108,6 @@ def register(app: typer.Typer) -> None:
         if alignment is None:
             single = (records_per_participant, use.local_steps, ids, owners) == (1, 1, None, None)
             alignment = 1.0 if not single else 0.02 if (rate, keep) == (None, None) else 0.005
-        if baseline and silos is not None:
-            raise InvalidInput(
-                "--baseline: with silos, train DP-SGD by itself: --mechanism gaussian --cohort"
-            )
         plans: dict[str, Any] = dict(
             epsilon=epsilon, delta=delta, clip_norm=use.clip_norm, rate=rate, bits=bits, keep=keep,
             cohort=use.batch, rounds=use.rounds,
@@ -143,6 +133,20 @@ def register(app: typer.Typer) -> None:
         rows = _all(settings, plans, kinds, root, _seeds(seeds), tensorboard)
         first = rows[0]
         emit(first if len(rows) == 1 else first | {"runs": rows}, readable(rows), as_json=as_json)
+
+
+def _refuse_contradictions(baseline: str, silos: int | None, of_silos: tuple[Any, ...]) -> None:
+    """Raise `InvalidInput` for an unknown baseline, and for options that do not go together."""
+    from skelmix.errors import InvalidInput
+
+    if baseline and baseline not in _BASELINES:
+        raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
+    if silos is None and any(value is not None for value in of_silos):
+        raise InvalidInput(
+            "--batch, --owners and --records describe silos: give --silos too, or leave them out"
+        )
+    if baseline and silos is not None:
+        raise InvalidInput("--baseline: with silos, train DP-SGD by itself: --mechanism gaussian --cohort")
 
 
 def _all(

@@ -41,8 +41,8 @@ MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 def check_clip_norm(adaptive: AdaptiveClip | None, clip_norm: float | None, round: int) -> None:
     """Raise `PolicyViolation` unless the server's clip norm for this round is one that the plan can have.
 
-    It moves by at most one step per round before this one. No choice of it costs privacy: the noise is for
-    vectors in units of it.
+    It moves by at most one step per round. Whatever it is, privacy is the same, since the noise scales with
+    it.
     """
     if adaptive is None:
         if clip_norm is not None:
