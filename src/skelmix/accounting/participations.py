@@ -110,7 +110,7 @@ class Participations:
             return values, slope * error + math.expm1(3 * self.most * _UNIT) * np.abs(values)
         if not self.capped:
             q = self._probability_from_above
-            base = 1 - q + q * z  # in error by less than 4 units in the last place of 1
+            base = 1 - q + q * z  # its error is below 4 units in the last place of 1
             values, off = power(base, self.rounds), q * error + 4 * _UNIT
             slope = self.rounds * (np.abs(base) + off) ** (self.rounds - 1)
             return values, slope * off + math.expm1(3 * self.rounds * _UNIT) * np.abs(values)

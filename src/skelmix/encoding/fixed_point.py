@@ -137,7 +137,7 @@ class FixedPoint:
     @cached_property
     def steps(self) -> Steps:
         unit = 2.0**self.fraction_bits
-        norm = self._reach * unit / self._root  # of a scaled record
+        norm = self._reach * unit / self._root  # largest norm of a scaled record
         shrink = 1.0 if self.rotates_records or not self.rotate else 1.0 / self.length
         # rounding to units nearly always adds less than 2 units to the norm; the check below finds the rest
         largest = min(self.linf, self.l2)

@@ -133,7 +133,7 @@ class AdaptiveClip:
         """Whether the clip norm can be `clip_norm` after at most this many steps, whatever was released."""
         if not SMALLEST_CLIP <= clip_norm <= LARGEST_CLIP:
             return False
-        farthest = steps * max(_LEAP, self.rate) + 1e-6  # of its logarithm, and its rounding
+        farthest = steps * max(_LEAP, self.rate) + 1e-6  # largest change of log C, and its rounding error
         return abs(math.log(clip_norm / self.start)) <= farthest
 
 

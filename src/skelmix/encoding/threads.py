@@ -83,7 +83,7 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
         with suppress(Empty):
             while True:
                 guarded(waiting.get_nowait())
-    except BaseException as failure:  # of the source, or an interrupt
+    except BaseException as failure:  # raised by the source, or an interrupt
         failures.append(failure)
     finally:
         waiting.put(_END)

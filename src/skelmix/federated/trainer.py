@@ -125,7 +125,7 @@ class Trainer:
         self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
         self.seconds, self.history = Seconds(), list[RoundRecord]()
         self._spent = privacy_spent(plan, 0)
-        self._times = list[float]()  # of rounds, in seconds
+        self._times = list[float]()  # seconds of each round
         self.private = entropy is None or isinstance(entropy, SystemEntropy)
         self._entropy = entropy or system_entropy()
         self._root = self._entropy.bytes(32)

@@ -40,9 +40,9 @@ class PlanFacts:
     fewest: int  # participants that must start a round
     silos: Silos | None
     rounds: int
-    words: int  # of a vector on the wire
+    words: int  # length of a vector on the wire
     bits: int
-    dimension: int  # of the app's own update
+    dimension: int  # length of the app's own update
     fields: dict[str, Any]
     adaptive_clip: AdaptiveClip | None = None
 

@@ -26,7 +26,7 @@ _ZEROS = bytes(_CHUNK)
 _SMALL = 1 << 12  # requests below this size are served from a buffer
 _REKEY_BYTES = 1 << 24  # 2^20 blocks under one key: a distinguisher's advantage is below 2^-88
 
-SEED_BYTES = 32  # of a `SeedExpansion`
+SEED_BYTES = 32  # length of a `SeedExpansion`'s seed
 
 _forks = 0
 

@@ -29,7 +29,7 @@ from skelmix.validation import whole
 CHUNK = 1 << 17  # samples per pass: words, table and output stay in the second-level cache
 _BLOCK = 64
 _MOST_VARIANCE = 2.1e8
-_MOST_SUMMED = 4e6  # of a sum of discrete Gaussians: copies²·variance, the square of its polynomial's degree
+_MOST_SUMMED = 4e6  # largest copies²·variance of a sum of discrete Gaussians, its polynomial's degree squared
 _NEGLIGIBLE = -128 * np.log(2)
 
 

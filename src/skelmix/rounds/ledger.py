@@ -126,8 +126,8 @@ class Ledger:
     def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
         whole(1, budget=budget)
         self._file: int | None = None
-        self._lock: FileLock | None = None  # by name: it also covers the replacement of a torn ledger
-        self._own: FileLock | None = None  # of the file itself, whatever other names it has
+        self._lock: FileLock | None = None  # lock by name, which also covers the replacement of a torn ledger
+        self._own: FileLock | None = None  # lock on the file itself, whatever other names it has
         self.budget, self.charged, self.heads = budget, 0, [CHAIN_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
         self._path = None if path is None else path.resolve()  # one lock, whatever the name it goes by

@@ -31,8 +31,8 @@ from skelmix.validation import non_negative, positive, probability
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 9  # it is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this: relative below 1, absolute up to 20
-_MOST_POINTS = 2e6  # of the grid of one round
-_LARGEST_MU = 40.0  # of a round on the grid: beyond, no guarantee is of any use
+_MOST_POINTS = 2e6  # most grid points of one round
+_LARGEST_MU = 40.0  # largest mu of one round: with a larger one, ε is too large to be of use
 
 
 def _intervals(mu: float, coin: float) -> Iterator[float]:

@@ -128,7 +128,7 @@ def _least_epsilon(profile: _Profile, delta: float, slack: float) -> float:
 def _epsilon(parts: _Gaussians, delta: float, slack: float) -> tuple[float, float]:
     """(ε, discretisation at which it settled)."""
     parts = tuple(part for part in parts if part[0] > 0 and part[1] > 0)
-    if any(mu > 40 for mu, _, _ in parts):  # of no use, and no discretisation fits into memory
+    if any(mu > 40 for mu, _, _ in parts):  # such an ε is of no use, and no discretisation fits into memory
         return math.inf, 0.0
     interval, before, step = _coarsest(parts), math.inf, 2.0
     for _ in range(_FINEST_STEPS):
@@ -148,7 +148,7 @@ def _coarsest(parts: _Gaussians) -> float:
 
 
 def _finest(parts: _Gaussians) -> float:
-    widest = max((mu * (mu + 20) for mu, _, _ in parts), default=1.0)  # of the privacy losses of a round
+    widest = max((mu * (mu + 20) for mu, _, _ in parts), default=1.0)  # range of a round's privacy losses
     return widest / _MOST_POINTS
 
 

@@ -22,7 +22,7 @@ from skelmix.secagg.graph import LEAST_SPARSE
 TOLERANCES = (0.1, 0.2, 0.3)
 NOISE = 500.0
 TITLE = "Excess noise removed, 8 bits, beside the same round without it; milliseconds and bytes"
-_POPULATION, _ROUNDS, _DELTA = 250, 1_000, 1e-5  # of sampled cohorts: how many times a cohort, rounds, δ
+_POPULATION, _ROUNDS, _DELTA = 250, 1_000, 1e-5  # sampled cohorts: population in cohorts, rounds, δ
 
 
 def rows(
