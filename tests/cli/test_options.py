@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 
+from helpers.command import in_process
 from skelmix.errors import InvalidInput
 from skelmix.planning import AdaptiveClip, Cohort
 
@@ -35,3 +36,18 @@ def test_options_of_the_adaptive_clip_arrive():
     assert build_clip("adaptive", 1.0, 0.8, 0.5, 3.0) == AdaptiveClip(start=3.0, quantile=0.8, rate=0.5)
     with pytest.raises(InvalidInput, match=r"--clip-rate: .* give --clip adaptive"):
         build_clip("fixed", 1.0, None, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "explained"),
+    [
+        (("account",), "RUN is a run directory"),
+        (("party",), "POLICY is the party's policy"),
+        (("data", "fetch"), "NAME is mnist"),
+        (("data", "verify"), "NAME is mnist"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_help_says_what_each_argument_is(words, explained):
+    """In the command's own text: click 8.5 drops what typer says beside an argument."""
+    assert explained in " ".join(in_process(*words, "--help").stdout.split())
