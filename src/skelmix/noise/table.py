@@ -88,8 +88,8 @@ def _search(
 class ExactSampler:
     """Draws from one law, exactly. Made by `sampler(law)`; it holds no randomness, threads may share it.
 
-    `dtype` is the smallest signed integer type that the sample leaves with probability below 2^-128 (the
-    sampler raises OverflowError then; it never wraps or truncates).
+    `dtype` is the smallest signed integer type into which a sample fits but for a probability below 2^-128
+    (then OverflowError is raised; nothing wraps or is truncated).
     """
 
     def __init__(self, law: BallLaw) -> None:
@@ -204,7 +204,7 @@ def sampler(law: BallLaw) -> ExactSampler:
     """
     if isinstance(law, DiscreteGaussianSum) and law.copies**2 * law.parameter > _MOST_SUMMED:
         raise InvalidInput(f"{law!r} has no table: draw its summands, or sums of a few, and add them up")
-    about = float(getattr(law, "parameter", 0.0)) or law.variance  # a wide law's own variance is a long sum
+    about = float(getattr(law, "parameter", 0.0)) or law.variance  # the exact variance is a long sum
     if about > _MOST_VARIANCE:
         raise InvalidInput(
             f"{law!r} has variance {about:.3g}: exact tables reach variance 2e8 (Skellam rate 1e8); "

@@ -173,7 +173,7 @@ class Middle:
         for segment in self.segments:
             starts = np.array([max(segment.low, line.start) for line in lines])
             high = min(segment.high, end)
-            for low in np.unique(starts[starts < high]).tolist():  # lines that share their nodes
+            for low in np.unique(starts[starts < high]).tolist():  # lines with the same nodes
                 same_start = np.flatnonzero(starts == low)
                 nodes = np.linspace(low, high, math.ceil((high - low) / segment.width) + 1)
                 left, right = nodes[:-1], nodes[1:]
@@ -265,7 +265,7 @@ class _Segment:
 
 
 def _first(good: Callable[[int], bool], near: int) -> int:
-    """A number that is good while the one before is not (0: the first), or `_MOST_SHRINKS`.
+    """A number that is good, while the one before it is not; or 0, or `_MOST_SHRINKS`.
 
     The search goes in growing steps from `near`, then by halves.
     """

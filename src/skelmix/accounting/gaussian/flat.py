@@ -56,7 +56,7 @@ _MU_CELLS = 16
 _LARGEST_ETA = 0.5  # with a larger mu/ideal - 1, other bounds are better
 _MOST_VARIANCE = 4e5  # with more, a certificate costs more, and gains less than 1 % over gdp
 _LARGEST_LINF = 1.0  # largest coordinate, in deviations of the noise; with larger ones gdp and rdp are better
-_LARGEST_LINF_AT_MANY_LEVELS = 0.1  # where the tilted law is too dear
+_LARGEST_LINF_AT_MANY_LEVELS = 0.1  # used where the tilted law is too expensive
 _POLE = 0.03  # contours keep this distance from t = 0 and t = 1
 
 
@@ -142,7 +142,7 @@ def _smallest_mu(lines: list[Contour], values: Ratios, linf: float, radius: floa
         mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
         misses = 0 if mu < best else misses + 1
         best = min(best, mu)
-        if misses == 2 and best < math.inf:  # one alone may be a grid that fell badly
+        if misses == 2 and best < math.inf:  # a single worse value may come from an unlucky grid
             break
     return best
 
@@ -177,7 +177,7 @@ def _ratios(law: Law, linf: float) -> Ratios:
 def _series_alone(lines: list[Contour], offsets: FloatArray, ideal: float, slack: float) -> float:
     """A quick estimate of mu/`ideal` from the series alone, as if smoothing cost nothing.
 
-    Infinite: there is hardly any hope.
+    Infinite where a certificate is unlikely.
     """
     if not lines:
         return math.inf

@@ -29,7 +29,7 @@ from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import non_negative, positive, probability
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
-_FINEST_STEPS = 9  # it is halved at most so often
+_FINEST_STEPS = 9  # the discretisation is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this: relative below 1, absolute up to 20
 _MOST_POINTS = 2e6  # most grid points of one round
 _LARGEST_MU = 40.0  # largest mu of one round: with a larger one, ε is too large to be of use

@@ -34,7 +34,7 @@ Part = tuple[GaussianCertificate, float, int]
 _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, rounds)
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
-_FINEST_STEPS = 11  # it is halved at most so often
+_FINEST_STEPS = 11  # the discretisation is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
 _MOST_POINTS = 2e6
 
@@ -58,7 +58,7 @@ class _Gaussian:
         if self.mu == 0:
             return 0.0
         near = float(log_ndtr(self.mu / 2 - epsilon / self.mu))
-        rounding_error = 1e-15 * (1 + abs(near) + epsilon) * math.exp(near)  # digits, where mu is small
+        rounding_error = 1e-15 * (1 + abs(near) + epsilon) * math.exp(near)  # matters where mu is small
         return float(hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9) + rounding_error
 
     def epsilon(self, delta: float) -> float:

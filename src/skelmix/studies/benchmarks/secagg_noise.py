@@ -5,9 +5,9 @@ out, and none, half or all of these do. One in twenty may collude, which takes t
 per participant; with nobody who colludes, one piece.
 
 Both rounds have the same threshold, all but the tolerated dropouts, as where everyone takes part. Rounds of
-sampled cohorts that remove excess noise open with fewer survivors, so that next to none fails (half of those
-without do, if as many drop out as are tolerated). On a sparse graph that takes more neighbours, as many as
-the plan's law of dropouts asks for: rows of their own, beside the round that they replace.
+sampled cohorts that remove excess noise open with fewer survivors, so that almost none fails (without removal
+half of them do, if as many drop out as are tolerated). On a sparse graph that takes more neighbours, as many
+as the plan's law of dropouts asks for: these have rows of their own, beside the round that they replace.
 """
 
 from __future__ import annotations
