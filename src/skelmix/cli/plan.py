@@ -166,7 +166,7 @@ def _against_aggregator(settings: dict[str, Any], plot: Path | None, as_json: bo
 
 
 def _row(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """One line of the comparison; a mechanism that cannot do it says why."""
+    """One line of the comparison; for a mechanism without a plan, the reason."""
     try:
         return opt.build_plan(**(settings | _own_bound(name, settings["bound"]))).summary()
     except SkelmixError as error:

@@ -158,7 +158,7 @@ def _gaussian_statement(
         return None, f"{mechanism.name}{clip} has no Gaussian certificate"
     reach = 10 * math.sqrt(mechanism.noise_variance(mechanism.shares)) + mechanism.l2_sensitivity
     if mechanism.distributed and not reach < _MOST_LEVELS:
-        return None, "not computed for this many noise levels; bound='gdp' does it"
+        return None, "not computed for this many noise levels; plan with bound='gdp' for it"
     try:
         return mechanism.certificate(name, slack()), ""
     except SkelmixError as error:

@@ -1,8 +1,8 @@
 """The clip norm of a run, round after round: the plan's own, or one that each round's sum moves.
 
 With an adaptive clip each vector becomes a joint one (`skelmix.encoding.indicator`): the vector in units of
-the round's clip norm, and whether it was within it. The noisy sum of those tells the fraction within, and
-with it the next round's clip norm: a public function of what was released.
+the round's clip norm, and whether it was within it. The noisy sum of those gives an estimate of the fraction
+within, and from it the next round's clip norm: a public function of what was released.
 """
 
 from __future__ import annotations

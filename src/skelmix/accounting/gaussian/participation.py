@@ -130,7 +130,7 @@ def largest_mu_against_aggregator(
     """The largest mu of a round, to 1e-4, with which a run is private against the aggregator.
 
     Guarantee: `aggregator_epsilon` of that mu without slack is at most epsilon at delta; take the slack's
-    share off delta beforehand. At most 40. Raises `PrivacyUnattainable` when even mu = 1e-6 does not do it.
+    share off delta beforehand. At most 40. Raises `PrivacyUnattainable` when even mu = 1e-6 is too large.
     """
     positive(epsilon=epsilon)
     probability(delta=delta)
@@ -165,7 +165,7 @@ def _rough_log_mu(epsilon: float, delta: float, participations: Participations, 
 
 
 def _root(excess: Callable[[float], float], x: float, step: float) -> float:
-    """The root of a rising function of ln mu, to 5e-6, or the largest ln mu of use."""
+    """The root of a rising function of ln mu, to 5e-6, or the largest useful ln mu."""
     lowest, highest = math.log(1e-6), math.log(_LARGEST_MU)
     low = high = min(highest, max(lowest, x))
     while excess(low) > 0:

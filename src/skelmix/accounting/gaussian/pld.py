@@ -261,7 +261,7 @@ def largest_mu(
 
     Guarantee: gaussian_pld_epsilon(1/mu, …) <= epsilon was evaluated. Take the slack's share off delta
     beforehand. near: the delta of an answer already known, to start from. Raises `PrivacyUnattainable` when
-    even mu = 1e-6 does not do it.
+    even mu = 1e-6 is too large.
     """
     positive(epsilon=epsilon)
     probability(delta=delta)
