@@ -4,12 +4,13 @@ import warnings
 
 import pytest
 
+from helpers.command import in_process
 from skelmix.errors import InvalidInput
 from skelmix.planning import AdaptiveClip, Cohort
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer itself imports what click deprecates
-    from skelmix.cli.options import build_clip, build_cohort
+    from skelmix.cli.options import MECHANISMS, build_clip, build_cohort
 
 
 def test_every_option_of_the_cohort_arrives():
@@ -35,3 +36,35 @@ def test_options_of_the_adaptive_clip_arrive():
     assert build_clip("adaptive", 1.0, 0.8, 0.5, 3.0) == AdaptiveClip(start=3.0, quantile=0.8, rate=0.5)
     with pytest.raises(InvalidInput, match=r"--clip-rate: .* give --clip adaptive"):
         build_clip("fixed", 1.0, None, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "explained"),
+    [
+        (("account",), "RUN is a run directory"),
+        (("party",), "POLICY is the party's policy"),
+        (("data", "fetch"), "NAME is mnist"),
+        (("data", "verify"), "NAME is mnist"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_help_says_what_each_argument_is(words, explained):
+    """In the command's own text: click 8.5 drops what typer says beside an argument."""
+    assert explained in " ".join(in_process(*words, "--help").stdout.split())
+
+
+def test_lists_of_mechanisms_that_load_without_them_agree_with_the_registry(monkeypatch):
+    from skelmix.explore.settings import MECHANISMS as EXPLORED
+    from skelmix.mechanisms import registry
+
+    distributed = [name for name, kind in registry.MECHANISMS.items() if kind.distributed]
+    assert MECHANISMS.split("|") == list(registry.MECHANISMS)
+    assert list(EXPLORED) == distributed
+    policy = pytest.importorskip("skelmix.flower.policy")
+    assert list(policy.DEFAULT_MECHANISMS) == distributed
+    with pytest.raises(InvalidInput, match="mechanisms has"):
+        policy.ClientPolicy(mechanisms=("gaussian",))
+    with pytest.raises(InvalidInput, match="mechanisms has"):
+        policy.ClientPolicy(mechanisms=("cautious",))
+    monkeypatch.setitem(registry.MECHANISMS, "cautious", registry.MECHANISMS["skellam"])
+    assert policy.ClientPolicy(mechanisms=("cautious",)).mechanisms == ("cautious",)

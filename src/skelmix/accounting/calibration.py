@@ -25,10 +25,10 @@ def least_noise(
     """The least noise in [low, high] with epsilon_of(noise) <= target_epsilon, from above.
 
     `epsilon_of` falls as noise grows (infinity: no bound there). Guarantee: the returned noise was itself
-    evaluated and meets the target, and a noise at most 0.1 % smaller was evaluated and violates it; if
-    `low` already meets the target, it is returned. Raises `PrivacyUnattainable`, with
-    `remedy`, when `high` does not meet it. About ten evaluations; `guess`, anything near the answer, saves
-    a few; `step` is the factor by which the answer may well miss it.
+    evaluated and meets the target, and a noise at most 0.1 % smaller was evaluated and violates it; if `low`
+    already meets the target, it is returned. Raises `PrivacyUnattainable`, with `remedy`, when `high` does
+    not meet it. It takes about ten evaluations; a `guess` near the answer saves a few, and `step` says by
+    which factor the guess may be off.
     """
     positive(target_epsilon=target_epsilon, low=low, high=high)
     if low >= high:
@@ -48,7 +48,7 @@ def least_noise(
             good, good_excess = x, excess
             bad_excess, side = (bad_excess / 2 if side == -1 else bad_excess), -1
     noise = math.exp(good)
-    if epsilon_of(noise) > target_epsilon:  # re-checked: what is returned is what was proved
+    if epsilon_of(noise) > target_epsilon:  # checked again, so that the returned noise is one that was proved
         raise PrivacyUnattainable(
             f"epsilon_of({noise!r}) is not reproducible: it met the target before, not now"
         )
@@ -56,7 +56,7 @@ def least_noise(
 
 
 def _excess(epsilon: float, target: float) -> float:
-    """ln(ε/target), the smooth quantity whose root is sought; NaN counts as no bound."""
+    """ln(ε/target), a smooth function whose root is the answer; NaN counts as no bound."""
     if epsilon <= 0:
         return -50.0
     return math.log(epsilon / target) if epsilon < math.inf else math.inf

@@ -88,8 +88,8 @@ class PoissonDropouts:
 class FixedSizeDropouts:
     """Cohorts of exactly `size`, drawn without replacement, from which participants drop out independently.
 
-    With a participant in the cohort somebody else is not: the others of its round are `size` - 1 either way.
-    dropout_rate: as in `PoissonDropouts`.
+    A participant takes somebody else's place: `size` - 1 others are in its round either way. dropout_rate: as
+    in `PoissonDropouts`.
     """
 
     population: int
@@ -142,9 +142,9 @@ def survivors_to_open(
 def likely_survivors(sampled: int, dropout_rate: float) -> int:
     """The most survivors T with P(Bin(sampled, 1 - dropout_rate) <= T) <= 2^-42; 0 if there is no such T.
 
-    A round that opens only with so many needs far fewer neighbours in the sparse graph. Whether it does
-    depends on one participant only if the others have fewer; `opening_delta` pays for that. A threshold that
-    is lower, for some sizes or for all, is paid for as well.
+    A round with this threshold needs far fewer neighbours in the sparse graph. Whether it opens depends on
+    one participant only if fewer of the others survive, and `opening_delta` pays for that. It covers every
+    lower threshold, too.
     """
     whole(0, sampled=sampled)
     fraction(dropout_rate=dropout_rate)
@@ -241,7 +241,7 @@ def honest_share(least_survivors: int, colluding: int = 0) -> Fraction:
 
 
 def total_noise(noise: float, least_survivors: int, colluding: int = 0) -> float:
-    """The noise K = Λ/(1 - k·(1/t₀ + 1/(32·t₀))) of a sum that has Λ left without k colluders' shares.
+    """The noise K = Λ/(1 - k·(1/t₀ + 1/(32·t₀))) of a sum, so that Λ is left without k colluders' shares.
 
     Rounded up; Λ itself without colluders.
     """
@@ -253,9 +253,9 @@ def total_noise(noise: float, least_survivors: int, colluding: int = 0) -> float
 def units_per_participant(colluding: int) -> int:
     """How many units per participant the noise of a sum is divided into: 32, or 1 without colluders.
 
-    The survivors keep all units between them, whatever their size: the noise of the sum is the same. Small
-    units make the survivors' shares of it alike, within one unit, which matters only if some of them tell
-    what theirs was. Large ones make fewer pieces: without colluders one per participant, unless more than
+    The survivors keep all units between them, whatever their size: the noise of the sum is the same. With
+    small units the survivors' shares of it are nearly equal, within one unit, which matters only if some of
+    them reveal theirs. Large units make fewer pieces: without colluders one per participant, unless more than
     half may drop out.
     """
     return UNITS_PER_PARTICIPANT if colluding else 1

@@ -75,7 +75,8 @@ class Participations:
     def masses(self) -> tuple[NDArray[np.int64], FloatArray, float]:
         """(counts, upper bounds on their probabilities, upper bound on the probability of larger counts).
 
-        Fewer contributions than the smallest count listed are counted as that count: never less of a loss.
+        Fewer contributions than the smallest listed count are treated as that count, which never understates
+        the loss.
         """
         if self.fixed:
             return np.array([self.most]), np.ones(1), 0.0
@@ -110,7 +111,7 @@ class Participations:
             return values, slope * error + math.expm1(3 * self.most * _UNIT) * np.abs(values)
         if not self.capped:
             q = self._probability_from_above
-            base = 1 - q + q * z  # in error by less than 4 units in the last place of 1
+            base = 1 - q + q * z  # its error is below 4 units in the last place of 1
             values, off = power(base, self.rounds), q * error + 4 * _UNIT
             slope = self.rounds * (np.abs(base) + off) ** (self.rounds - 1)
             return values, slope * off + math.expm1(3 * self.rounds * _UNIT) * np.abs(values)
@@ -165,9 +166,8 @@ def _masses(participations: Participations) -> tuple[NDArray[np.int64], FloatArr
 def smallest_cap(rounds: int, sampling_probability: float, exceeded: float = 1e-6) -> int:
     """The smallest cap that a participant would exceed with a probability below `exceeded`.
 
-    The least k with P(Bin(rounds, sampling_probability) > k) < exceeded, the tail taken from above. Nobody
-    loses more than a contribution now and then by it, and it holds against an aggregator that picks cohorts
-    at will.
+    The least k with P(Bin(rounds, sampling_probability) > k) < exceeded, the tail taken from above. It hardly
+    ever costs anybody a contribution, and it holds against an aggregator that picks cohorts at will.
 
     Example:
 

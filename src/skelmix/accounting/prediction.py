@@ -1,10 +1,10 @@
 """How accurate a decoded sum will be, before anyone sends anything.
 
-Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping (less what it takes of
-the first two), the bias of a clip that shrinks, and when fewer coordinates are sent than there are, the
-variance of that sketch. A rotated vector of norm a is taken for one in a random direction: its coordinates,
-scaled, are close to N(0, (γa)²/d), and a subset of k of them has the share Beta(k/2, (d-k)/2) of its squared
-length. Nothing in this file is part of a privacy claim.
+Per coordinate, in units of the user's vectors squared: noise + rounding + wrapping (less the noise and
+rounding that it removes), the bias of a clip that shrinks vectors, and, if only some coordinates are sent,
+the variance of choosing them. A rotated vector of norm a is taken for one in a random direction: its
+coordinates, scaled, are close to N(0, (γa)²/d), and a subset of k of them has the share Beta(k/2, (d-k)/2) of
+its squared length. Nothing in this file is part of a privacy claim.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class PredictedError:
     def effective_mse(self) -> float:
         """The error when everything that wraps counts as lost, noise included: use it to compare plans.
 
-        The mean squared error itself would praise a modulus that wraps everything: it bounds the noise,
-        and nothing of the sum is left.
+        The mean squared error itself would favour a modulus that wraps everything: that bounds the noise, but
+        leaves nothing of the sum.
         """
         return self.noise + self.rounding + self.wrap_loss + self.bias + self.sketch
 
@@ -143,12 +143,11 @@ def predict(
 ) -> PredictedError:
     """The error of a sum over `participants` vectors of norm `norm`, coded with scale γ into `bits` bits.
 
-    noise_variance: variance of one coordinate of the summed integer noise. dimension: the padded one.
-    roundings: how many uploads are rounded, if not one per vector: in a silo many vectors share one, a
-    participant without a vector rounds nothing.
-    shrink_to: the c of the paper's clip (Algorithm 5), when that clip is used. linf: the L-infinity clip on
-    the integer grid. keep: how many coordinates are sent, None for all. radius: the L2 clip of those, on the
-    integer grid.
+    noise_variance: variance of one coordinate of the summed integer noise. dimension: after padding.
+    roundings: how many uploads are rounded, by default one per vector. In a silo many vectors share one
+    rounding; a participant without a vector rounds nothing. shrink_to: the c of the paper's clip (Algorithm
+    5), when that clip is used. linf: the L-infinity clip on the integer grid. keep: how many coordinates are
+    sent, None for all. radius: the L2 clip of those, on the integer grid.
     """
     deviation = scale * norm / math.sqrt(dimension)
     sent = dimension if keep is None else keep

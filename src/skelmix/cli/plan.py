@@ -139,9 +139,11 @@ def _written(plot: Path) -> str:
 
 def _compare(settings: dict[str, Any], sent: dict[str, Any], plot: Path | None, as_json: bool) -> None:
     """Print, and draw if asked to, the error of every mechanism and that of one over rates."""
+    from skelmix.mechanisms.registry import MECHANISMS
+
     name = sent["mechanism"]
     with err.status("comparing mechanisms and rates"):
-        rows = [_row(other, settings | sent | {"mechanism": other}) for other in opt.MECHANISMS.split("|")]
+        rows = [_row(other, settings | sent | {"mechanism": other}) for other in MECHANISMS]
         rates = [
             {"asked_rate": rate} | _row(name, settings | {"rate": rate, "mechanism": name}) for rate in _RATES
         ]
@@ -166,7 +168,7 @@ def _against_aggregator(settings: dict[str, Any], plot: Path | None, as_json: bo
 
 
 def _row(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """One line of the comparison; a mechanism that cannot do it says why."""
+    """One line of the comparison; for a mechanism without a plan, the reason."""
     try:
         return opt.build_plan(**(settings | _own_bound(name, settings["bound"]))).summary()
     except SkelmixError as error:

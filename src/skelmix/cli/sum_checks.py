@@ -17,7 +17,7 @@ _MADE_UP = {"participants", "dimension", "radius"}
 _OF_FILES = {"header", "columns", "inspect", "yes"}
 _WITH_INSPECT = {"input", "silo", "header", "columns", "inspect", "as_json"}
 _OF_INTEGERS = {"bits", "rate", "keep", "scale", "alignment"}
-_MOST_SHOWN = 100  # coordinates on the screen; what is not shown could only be had by a second release
+_MOST_SHOWN = 100  # coordinates printed; seeing the others would take a second release
 
 
 def check_options(given: set[str], files: list[Path], mechanism: str) -> None:

@@ -65,7 +65,7 @@ ClipNorm = Annotated[
 Bits = Annotated[
     int | None,
     typer.Option(
-        help="Bits per coordinate on the wire, 1..32; default: 16 or as many more as are of use.",
+        help="Bits per coordinate on the wire, 1..32; default: 16, or more if that lowers the error.",
         rich_help_panel="Vector",
     ),
 ]

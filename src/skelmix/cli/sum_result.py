@@ -42,7 +42,7 @@ def table(estimate: FloatArray, deviation: float, names: Sequence[str] | None, *
         f"{label:<{left}}{value:>{middle}}{error:>{right}}"
         for label, value in zip(labels, values, strict=True)
     ]
-    if len(estimate) > _MOST_SHOWN:  # of made-up vectors only
+    if len(estimate) > _MOST_SHOWN:  # happens with made-up vectors only
         lines.append(f"… and {len(estimate) - _MOST_SHOWN:,} more")
     return "\n".join(lines)
 

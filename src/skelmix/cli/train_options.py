@@ -49,7 +49,7 @@ Rounds = Annotated[int | None, _option("Rounds of training. Default: the recipe'
 Alignment = Annotated[float | None, _option(_ALIGNMENT, panel="Vector")]
 RecordsPerParticipant = Annotated[int, _option("Records that each participant holds.")]
 Silos = Annotated[
-    int | None, _option("Divide the records among so many silos: protect records.", panel="Silos")
+    int | None, _option("Divide the records among this many silos, and protect records.", panel="Silos")
 ]
 Records = Annotated[
     int | None,

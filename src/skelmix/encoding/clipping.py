@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import positive, whole
 
-MAX_BOUND = 2.0**52  # above it the integers themselves are not told apart in float64
+MAX_BOUND = 2.0**52  # above it float64 no longer tells neighbouring integers apart
 MIN_BOUND = 2.0**-400  # below it squares underflow
 _TWO_U = 2.0**-52
 _TINY = 2.0**-1074
@@ -162,7 +162,7 @@ def clip_l2_rows(x: Any, bound: float, error: float, changed: Any, norms: Any) -
         while squares > limit:
             changed[row] = True
             if tries == 8:  # only subnormal numbers come here: their products round by more than the margin
-                line[:] = 0  # within any bound
+                line[:] = 0  # so small that it is within any bound
                 break
             _scale(line, bound / math.sqrt(squares) * margin)
             squares = sum_of_squares(line)

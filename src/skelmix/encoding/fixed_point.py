@@ -43,7 +43,7 @@ _HEADROOM = 4.0  # how far above the bound a record may be before it is cut to t
 class Steps(NamedTuple):
     """The numbers that the kernel reads, in units of 2^-f."""
 
-    factor: float  # from a record's vector to units
+    factor: float  # factor from a record's vector to units
     longest: float  # a scaled vector above this norm is scaled down before it is rounded
     squares: float  # bound on the square sum of the integers that are added up
     linf: int  # bound on their magnitude
@@ -120,7 +120,7 @@ class FixedPoint:
         """
         largest = self._reach if self.rotates_records or not self.rotate else self._reach / self._root
         narrow = min(_MOST_FRACTION_BITS, 30 - math.ceil(math.log2(largest)))
-        if narrow >= 8 + 0.5 * math.log2(self.length):  # rounding to units adds up over the rotation
+        if narrow >= 8 + 0.5 * math.log2(self.length):  # room for the rotation's rounding errors
             return narrow, np.dtype(np.int32)
         return min(_MOST_FRACTION_BITS, 61 - math.ceil(math.log2(largest))), np.dtype(np.int64)
 
@@ -137,9 +137,9 @@ class FixedPoint:
     @cached_property
     def steps(self) -> Steps:
         unit = 2.0**self.fraction_bits
-        norm = self._reach * unit / self._root  # of a scaled record
+        norm = self._reach * unit / self._root  # largest norm of a scaled record
         shrink = 1.0 if self.rotates_records or not self.rotate else 1.0 / self.length
-        # what rounding to units adds to the norm is below 2 units, but for odd cases: the check finds those
+        # rounding to units nearly always adds less than 2 units to the norm; the check below finds the rest
         largest = min(self.linf, self.l2)
         margin = 0.0 if self.kept < self.length else min(0.5, 2.0**-24 + 2.0 / norm)
         return Steps(

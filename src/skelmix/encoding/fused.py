@@ -31,7 +31,7 @@ from skelmix.noise.entropy import Entropy
 from skelmix.noise.scratch_memory import scratch
 from skelmix.noise.table import ExactSampler, buffers_for, gather
 
-_ALL = np.empty(0, np.int32)  # in place of the coordinates when every one is sent
+_ALL = np.empty(0, np.int32)  # stands for "all coordinates"
 _ALL.setflags(write=False)
 
 

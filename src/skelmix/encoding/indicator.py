@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SMALLEST_CLIP = 2.0**-50
 LARGEST_CLIP = 2.0**50
-_LEAP = math.log(2.0)  # of the logarithm, per round of the search
+_LEAP = math.log(2.0)  # change of log C per round of the search
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,10 @@ class AdaptiveClip:
 
     start: the first round's clip norm C. It doubles or halves per round until the estimated fraction of
     vectors within C has crossed the quantile; from then on it moves by exp(-rate·(fraction - quantile)). See
-    `skelmix.rounds.running_clip` for the search.
-    quantile: the fraction of vectors that shall be within C. Gradients of single records that a model has
-    learned are short: with the median C would follow them down and take the learning rate along. rate: η.
-    weight: β, the height of the indicator; a heavier one sees the fraction better and costs more noise,
-    √(1 + β²/4) times as much in all.
+    `skelmix.rounds.running_clip` for the search. quantile: the fraction of vectors that shall be within C.
+    Records that a model has learned have short gradients: at the median, C would shrink with them, and so
+    would the effective learning rate. rate: η. weight: β, the height of the indicator; a heavier one sees the
+    fraction better and costs more noise, √(1 + β²/4) times as much in all.
 
     Example:
 
@@ -80,8 +79,8 @@ class AdaptiveClip:
 
         Both are float32 or both float64; `out` is C-contiguous.
 
-        Whoever contributes nothing is a row of zeros, and stays one: the indicator of g = 0 would be a trace
-        of somebody who is not there. A row with NaN or infinity, or with squares that overflow, counts as
+        A row of zeros, from somebody who contributes nothing, stays zeros: an indicator for g = 0 would show
+        that the participant was there. A row with NaN or infinity, or with squares that overflow, counts as
         zeros too. A norm within rounding of the clip counts as beyond it. What becomes of a row depends on
         that row and on C alone. The counts are secrets of the vectors.
         """
@@ -96,7 +95,7 @@ class AdaptiveClip:
             raise InvalidInput(f"out: must be a C-contiguous array of {vectors.dtype} and shape {wanted}")
         from skelmix.encoding.joint_vectors import (
             join_rows,
-        )  # loads numba: nodes that only compare do without
+        )  # loads numba, which nodes that only check a plan need not
 
         return join_rows(np.ascontiguousarray(vectors), float(clip_norm), self.weight / 2, out)
 
@@ -134,7 +133,7 @@ class AdaptiveClip:
         """Whether the clip norm can be `clip_norm` after at most this many steps, whatever was released."""
         if not SMALLEST_CLIP <= clip_norm <= LARGEST_CLIP:
             return False
-        farthest = steps * max(_LEAP, self.rate) + 1e-6  # of its logarithm, and its rounding
+        farthest = steps * max(_LEAP, self.rate) + 1e-6  # largest change of log C, and its rounding error
         return abs(math.log(clip_norm / self.start)) <= farthest
 
 

@@ -13,7 +13,7 @@ from skelmix.encoding.clipping import float_at_most, product_error
 from skelmix.encoding.record_sum import LANES, Counts, square_sum
 from skelmix.noise.scratch_memory import scratch
 
-_LARGEST_SQUARES = 2.0**1000  # beyond, the sum of squares may overflow
+_LARGEST_SQUARES = 2.0**1000  # a larger sum of squares may have overflowed
 _TWO_U = 2.0**-52
 
 

@@ -5,7 +5,7 @@ Bao et al. 2022, Algorithm 4, line 1, and Algorithm 6, line 2.
 H is a symmetric Hadamard matrix (`hadamard`) divided by the root of its order, D a diagonal of random signs.
 The signs are public: everybody in a round derives the same ones from the plan's seed and the round's number.
 A vector of d coordinates is padded with zeros to the next available length: 1, 1.25, 1.5 or 1.75 times a
-power of two. The rotation keeps the L2 norm and spreads it evenly: few bits per coordinate do.
+power of two. The rotation keeps the L2 norm and spreads it evenly, so few bits per coordinate are enough.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from skelmix.noise.table import ExactSampler, buffers_for
 _CHUNK = 1 << 20  # coordinates per pass: few crossings of the interpreter's lock, still in the shared cache
 _TILE = 1 << 12  # columns whose sum stays in the first-level cache while several rows are added
 _MOST_ROWS = 1 << 15  # as many small values add up within 32 bits
-_BLOCK = 1 << 10  # coordinates that are looked through again when one of them tied
-_PARALLEL = 1 << 21  # coordinates from which on threads pay
+_BLOCK = 1 << 10  # coordinates that are searched again when one of them may have tied
+_PARALLEL = 1 << 21  # with fewer coordinates, threads cost more than they save
 _PARTS = 4  # fixed, so that a reproducible run does not depend on the number of cores
 _LARGEST = 2**31 - 1
-_NARROW = 2**15 - 2  # up to here 2^16 times the magnitude, plus sixteen bits, fits 32 bits
+_NARROW = 2**15 - 2  # largest magnitude that, times 2^16 and plus sixteen bits, fits 32 bits
 _ONES = 0xFFFF
 
 

@@ -22,7 +22,7 @@ from skelmix.validation import whole
 
 _CONTEXT = b"skelmix kept coordinates, version 1\x00"
 _CHUNK = 1 << 16  # words of one stream
-_LONG = 1 << 18  # of longer subsets the last one is kept only
+_LONG = 1 << 18  # of longer subsets only the last one is kept
 
 
 def choose(seed: bytes, round: int, length: int, keep: int) -> NDArray[np.int32]:

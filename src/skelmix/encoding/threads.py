@@ -40,10 +40,10 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
     """Run job(item) for every item, in no promised order.
 
     Items are pulled in the caller's thread, at most one for each other thread ahead of the work (never with
-    one worker), so a generator of any length needs constant memory; the caller's thread works as well. A
-    job that calls this again works alone: the cores are taken. The first failure stops the pulling and is
-    raised when the jobs under way have ended. The threads live for this call only, which keeps a later
-    fork safe.
+    one worker), so a generator of any length needs constant memory; the caller's thread works as well. A job
+    that itself calls `for_each` gets no further threads, since the cores are busy. The first failure stops
+    the pulling and is raised when the jobs under way have ended. The threads live for this call only, which
+    keeps a later fork safe.
     """
     source = iter(items)
     others = worker_count() - 1
@@ -83,7 +83,7 @@ def for_each(items: Iterable[T], job: Callable[[T], None]) -> None:
         with suppress(Empty):
             while True:
                 guarded(waiting.get_nowait())
-    except BaseException as failure:  # of the source, or an interrupt
+    except BaseException as failure:  # raised by the source, or an interrupt
         failures.append(failure)
     finally:
         waiting.put(_END)

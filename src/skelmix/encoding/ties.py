@@ -34,7 +34,7 @@ def _tie_step(value: Any, unit: Any, drawn: Any) -> int:
     return (-1 if value < 0 else 1) if drawn < leading else 0
 
 
-@njit(cache=True)  # short: to let go of the interpreter's lock would cost more
+@njit(cache=True)  # too short to release the interpreter's lock
 def _tie_steps(x: Any, unit: Any, places: Any, drawn: Any, steps: Any) -> bool:
     """Set steps[j] to `_tie_step` of x[places[j]]; returns whether a tie is still open."""
     again = False

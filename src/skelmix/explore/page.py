@@ -7,7 +7,7 @@ from html import escape
 
 from skelmix.explore.settings import FIELDS, MECHANISMS, Field
 
-_STEPS = 400  # of a slider
+_STEPS = 400  # steps of a slider
 
 
 def page_html() -> str:

@@ -36,8 +36,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-FILES = ("explore.css", "explore.js", "measured.json", "plotly.js")  # that the page loads
-_MOST_BYTES = 10_000  # of a question
+FILES = ("explore.css", "explore.js", "measured.json", "plotly.js")  # files that the page loads
+_MOST_BYTES = 10_000  # longest question
 
 
 class OnlyThisPage:

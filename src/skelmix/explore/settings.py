@@ -106,7 +106,7 @@ FIELDS = {
             least=1e-4, who="cohort", option="--contribute", argument="contribute",
         ),
         _field(
-            "alignment", "Alignment", "mean cosine between vectors; 1 is safe, gradients have 0.02 and less",
+            "alignment", "Alignment", "mean cosine between vectors; 1 is safe, gradients have 0.02 or less",
             0.005, 0.0, 1.0, log=False,
         ),
     )

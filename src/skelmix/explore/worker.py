@@ -1,8 +1,8 @@
-"""A planner in a process of its own: one question at a time, and any of them can be taken back.
+"""A planner in a process of its own: it answers one question at a time, and any question can be cancelled.
 
-A question is taken back by killing the process that works on it: a computation that was interrupted anywhere
-could leave half of a cache or kernel behind, and the next answer must be right. The next process is forked
-from one that has answered a first question already (`first_answer`), which takes a hundredth of a second.
+Cancelling kills the process that works on the question: a computation that was interrupted anywhere could
+leave half of a cache or kernel behind, and the next answer must be right. The next process is forked from
+one that has answered a first question already (`first_answer`), which takes a hundredth of a second.
 """
 
 from __future__ import annotations

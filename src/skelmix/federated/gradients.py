@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, vmap
 
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
-from skelmix.federated.linear_gradients import Writer, layered_gradients
+from skelmix.federated.linear_gradients import Writer, stack_gradients
 from skelmix.federated.model_check import validate
 from skelmix.validation import positive, whole
 
@@ -64,8 +64,8 @@ class Gradients:
 
     `loss(outputs, targets)` sees one participant's records, (r, ...) each, and returns a number or r numbers,
     which are averaged. Any module and any loss that torch.func can differentiate will do; stacks of linear
-    layers and elementwise activations get the same numbers faster. micro_batch: records that go through the
-    model at once, at most, but for a participant's own: what bounds the memory of activations.
+    layers and elementwise activations get the same numbers faster. micro_batch: most records that go through
+    the model at once, unless one participant has more; it bounds the memory of activations.
 
     Example:
 
@@ -90,7 +90,7 @@ class Gradients:
         self.dimension = dimension(model)
         self._most = micro_batch or PASS_RECORDS
         self._buffer = torch.empty(max(1, BLOCK_FLOATS // self.dimension), self.dimension)
-        self._layered = layered_gradients(model, loss) if local is None else None
+        self._layered = stack_gradients(model, loss) if local is None else None
         frozen = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
         frozen |= dict(model.named_buffers())
 

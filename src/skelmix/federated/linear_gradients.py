@@ -59,7 +59,7 @@ def plain_stack(model: nn.Module) -> list[nn.Module] | None:
 Writer = Callable[[int, int, Tensor], None]
 
 
-def layered_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], Writer] | None:
+def stack_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], Writer] | None:
     """A function that computes the gradients of k participants in one pass, or None.
 
     Its arguments are inputs (k, r, ...) and targets (k, r, ...).

@@ -19,7 +19,7 @@ def check_dropouts(plan: Plan, rate: float, *, allowed: bool) -> None:
     """Refuse a dropout rate that the plan does not cover; warn of rounds that will fail."""
     fraction(dropout_rate=rate)
     refuse_beyond_law(plan.cohort, rate)
-    if rate != plan.cohort.dropout_rate:  # else the plan has said so, and was allowed
+    if rate != plan.cohort.dropout_rate:  # otherwise the plan has already warned, and was allowed
         refuse_failing(plan.cohort, rate, allowed=allowed)
         if failing := failing_warning(plan.cohort, rate):
             log.warning("%s", failing)

@@ -21,10 +21,10 @@ class Recipe:
     """Options of `skelmix train`.
 
     batch: participants, or records in silos, expected in a round. rate: bits per weight; None: 8 bits per
-    coordinate. bits, silo_bits: of a coordinate that a participant, or a silo, sends; None: as many as the
-    planner finds best. alignment: mean cosine between vectors, for which the integers are sized; None: the
-    usual one. clip_quantile: an adaptive clip that begins at clip_norm and keeps this fraction of the vectors
-    within; None: a fixed one. lr_decay: the learning rate falls to zero over the rounds.
+    coordinate. bits, silo_bits: bits per coordinate that a participant, or a silo, sends; None: the planner
+    chooses. alignment: mean cosine between vectors, for which the integers are sized; None: the usual one.
+    clip_quantile: an adaptive clip that begins at clip_norm and keeps this fraction of the vectors within;
+    None: a fixed one. lr_decay: the learning rate falls to zero over the rounds.
     """
 
     model: str
@@ -90,7 +90,7 @@ BEST = {
 def recipe_for(name: str | None, dataset: str, epsilon: float) -> Recipe:
     """The recipe of this name (`paper` or `best`) for a data set and a budget.
 
-    None: the only one that text has, or the paper's. `InvalidInput` where there is none.
+    name=None: the paper's, or for text the only one there is. `InvalidInput` where there is none.
     """
     name = ("best" if dataset == "shakespeare" else "paper") if name is None else name
     one_of(("paper", "best"), recipe=name)

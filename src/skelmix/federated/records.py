@@ -31,7 +31,7 @@ from skelmix.federated.stack import LinearStack
 
 _PASS_RECORDS = 4096  # records read at a time at most, however many a person has
 _PASS_FLOATS = 1 << 22  # numbers in their inputs at most: 16 MB
-_TRIALS = 3  # a model that draws does so each time; another thread (Flower's heartbeat) rarely, in between
+_TRIALS = 3  # a model that draws random numbers does so in each; another thread (Flower's) rarely does
 
 _DRAWS = (
     "the model draws random numbers (dropout?), so a record's vector would depend on the records before it: "

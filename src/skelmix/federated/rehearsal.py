@@ -45,7 +45,8 @@ def rehearse(
 def check_some_finite(clients: Clients | SiloClients) -> None:
     """Refuse data of which not one record is finite; reads no further than the first record that is.
 
-    It depends on the data, and is for whoever holds all of them. A single broken record shows nowhere.
+    The error depends on the data, so only whoever holds all of it may see it. A single broken record causes
+    none.
     """
     holders = clients.silos if isinstance(clients, SiloClients) else (clients,)
     for held in holders:
@@ -65,7 +66,7 @@ def _finite(records: torch.Tensor) -> torch.Tensor:
 
 
 def _extremes(targets: torch.Tensor) -> list[torch.Tensor]:
-    """A target of zeros; for labels one of the smallest and one of the largest, which must have an output."""
+    """A target of zeros; for class labels also the smallest and the largest, which must have an output."""
     zero = torch.zeros_like(targets[:1])
     if targets.is_floating_point() or targets.dtype == torch.bool:
         return [zero]
@@ -98,7 +99,10 @@ def _try_loss(model: nn.Module, loss: Loss, inputs: torch.Tensor, targets: list[
 
 
 def check_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any, rounds: int) -> None:
-    """Refuse an optimiser of other parameters, steps that need what a round does not have, and too few."""
+    """Refuse an optimiser or a scheduler that does not fit the model or the plan's rounds.
+
+    Refused are optimisers of other parameters, steps that need arguments, and schedulers that end early.
+    """
     held = {id(value) for group in optimizer.param_groups for value in group["params"]}
     missing = [name for name, value in trainable(model).items() if id(value) not in held]
     if missing:

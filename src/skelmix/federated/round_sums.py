@@ -83,7 +83,7 @@ class ParticipantSums:
     def noisy(
         self, drawn: DrawnRound, choices: SimulatedChoices, seconds: Seconds, joint: JointVectors | None
     ) -> np.ndarray:
-        """The round's sum, of joint vectors where there are such.
+        """The round's sum; with an adaptive clip, that of joint vectors.
 
         A vector that is NaN or infinite counts as zero.
         """
@@ -122,7 +122,7 @@ class SiloSums:
     def noisy(
         self, drawn: DrawnRound, choices: SimulatedChoices, seconds: Seconds, joint: JointVectors | None
     ) -> np.ndarray:
-        """The round's sum, of joint vectors where there are such; silos make no choices."""
+        """The round's sum; with an adaptive clip, that of joint vectors. Silos have no coin and no cap."""
         cohort, mechanism, notes = self._plan.cohort, self._plan.mechanism, drawn.diagnostics
         sums = silo_sums(
             self._clients,

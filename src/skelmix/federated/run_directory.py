@@ -21,7 +21,7 @@ from skelmix.rounds.locks import FileLock
 if TYPE_CHECKING:
     from skelmix.planning import Plan
 
-#: what a run writes as it goes on, and what another in the same directory must not find
+#: the files that a run writes as it goes on; a new run in the same directory must not find them
 _WRITTEN_BY_RUNS = ("checkpoint.pt", "model.pt", "metrics.csv", "privacy.json", "report.html")
 
 Scheduler = torch.optim.lr_scheduler.LRScheduler

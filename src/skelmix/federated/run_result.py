@@ -71,7 +71,7 @@ class RunResult:
     def check_learned(self) -> None:
         """Raise where nothing can be learned: `RoundFailed` without any sum, `InvalidInput` if all_broken.
 
-        The latter depends on the data. It is for whoever holds all of them, and must not be passed on.
+        The latter depends on the data: it is meant for whoever holds all of it, and must not be passed on.
         """
         if self.lost_rounds == self.rounds:
             raise RoundFailed(

@@ -23,12 +23,12 @@ from torch.nn.functional import pad
 from skelmix.errors import InvalidInput
 from skelmix.federated.feature_units import STEP
 
-VERSION = 1  # of the numbers: raise it with any change to them, so that cached features are not mixed up
+VERSION = 1  # raise it with any change to the features' values, so that cached features are not mixed up
 ORIENTATIONS = 8
 _STRIDE = 4  # pixels from one feature to the next, each way
 _MARGIN = 4  # pixels mirrored around the image, so that opposite edges do not meet
 _WIDTH = 0.8  # standard deviation of the finest wavelet's envelope, in pixels
-_FREQUENCY = 3 * math.pi / 4  # its central frequency
+_FREQUENCY = 3 * math.pi / 4  # central frequency of the finest wavelet, radians per pixel
 _SLANT = 4 / ORIENTATIONS  # width along the wave over width across it
 _EPSILON = 1e-5  # added to a group's variance
 

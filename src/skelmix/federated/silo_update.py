@@ -151,7 +151,7 @@ def owner_names(owners: Iterable[Any]) -> NDArray[np.str_]:
 
 
 def _owner_name(owner: Any) -> str:
-    owner = owner.item() if hasattr(owner, "item") else owner  # of NumPy and torch
+    owner = owner.item() if hasattr(owner, "item") else owner  # a scalar of NumPy or torch
     try:
         nobody = owner is None or bool(owner != owner)
     except TypeError:  # pandas' NA

@@ -23,8 +23,8 @@ from skelmix.federated.gradients import Loss
 from skelmix.federated.recipes import Accuracy, build_model, clients_of, seeded
 
 TEXT = "shakespeare"
-_GROUPS = 27  # of normalised channels per colour
-_WINDOWS = 16  # of 32 characters, at most, of one speaker
+_GROUPS = 27  # groups of channels that are normalised together, per colour
+_WINDOWS = 16  # most windows of 32 characters taken from one speaker
 
 
 @dataclass(frozen=True, eq=False)

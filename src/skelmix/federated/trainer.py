@@ -54,17 +54,17 @@ class Trainer:
 
     `model` is changed in place; `optimizer` holds its trainable parameters.
 
-    loss(outputs, targets): of one participant's records. micro_batch: records that go through the model at
-    once, at most, but for a participant's own. evaluate(model) -> number, every `evaluate_every`
-    rounds and at the end. A participant whose vector is NaN or infinite is replaced by zero, so observers
-    cannot detect it. callbacks: called with (trainer, RoundRecord) after each round. dropout_rate: simulated,
-    each participant independently; rounds that fail are logged as they happen, and a rate at which most
-    would, unless allow_failing_rounds, or above the plan's law is refused. diagnostics: keep what no noise
-    protects (cohort sizes, times, norms, clipping, wrapping, broken vectors; the error at evaluated rounds),
-    in each record's `diagnostics`: for made-up or public data. run_directory: makes the run durable (ledger,
-    checkpoints, plan), keeps model.pt, metrics and report; without it nothing touches the disk.
-    settings: plain data to keep in its config.json. entropy: a `ReproducibleEntropy` makes the run repeatable
-    and *not private*; the result says so.
+    loss(outputs, targets): of one participant's records. micro_batch: most records that go through the model
+    at once, unless one participant has more. evaluate(model) -> number, every `evaluate_every` rounds and at
+    the end. A participant whose vector is NaN or infinite is replaced by zero, so observers cannot detect it.
+    callbacks: called with (trainer, RoundRecord) after each round. dropout_rate: simulated dropouts, each
+    participant independently. Failed rounds are logged. A rate above the plan's own is refused, and so is one
+    at which most rounds would fail, unless allow_failing_rounds. diagnostics: keep what no noise protects
+    (cohort sizes, times, norms, clipping, wrapping, broken vectors; the error at evaluated rounds), in each
+    record's `diagnostics`: for made-up or public data. run_directory: makes the run durable (ledger,
+    checkpoints, plan), keeps model.pt, metrics and report; without it nothing touches the disk. settings:
+    plain data to keep in its config.json. entropy: a `ReproducibleEntropy` makes the run repeatable and *not
+    private*; the result says so.
 
     Before anything is charged or written, model, loss, gradients, optimiser and `evaluate` are tried once on
     zeros: what does not fit together raises `InvalidInput` here, as do records none of which is finite.
@@ -125,7 +125,7 @@ class Trainer:
         self.callbacks, self.checkpoint_every = tuple(callbacks), checkpoint_every
         self.seconds, self.history = Seconds(), list[RoundRecord]()
         self._spent = privacy_spent(plan, 0)
-        self._times = list[float]()  # of rounds, in seconds
+        self._times = list[float]()  # seconds of each round
         self.private = entropy is None or isinstance(entropy, SystemEntropy)
         self._entropy = entropy or system_entropy()
         self._root = self._entropy.bytes(32)
@@ -174,7 +174,7 @@ class Trainer:
     def spent(self) -> PrivacySpent:
         """The privacy that the rounds charged so far have cost, for observers and for the aggregator.
 
-        It is proved anew after each round, in a fraction of a second: ask where it is of use.
+        It is computed anew after each round, which takes a fraction of a second.
         """
         if self._spent.rounds != self.ledger.charged:
             self._spent = privacy_spent(self.plan, self.ledger.charged)
@@ -289,7 +289,7 @@ class Trainer:
         total = self._sums.noisy(drawn, self._files.choices, self.seconds, self.clip.joint())
         total, within = self.clip.take(total)
         start = perf_counter()
-        check_weights(self.model)  # in every round: that it was looked at tells nothing
+        check_weights(self.model)  # looked at in every round, so that looking reveals nothing
         set_gradients(self.model, total / self.plan.cohort.divisor)
         self.optimizer.step()
         if self.scheduler is not None:

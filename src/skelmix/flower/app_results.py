@@ -92,14 +92,14 @@ def _clipped(vector: NDArray[np.float64], dimension: int, clip_norm: float) -> N
     if norm > clip_norm:  # entries may be as large as 1e308: divide before multiplying
         vector = vector / largest * (clip_norm / float(np.linalg.norm(vector / largest)))
     narrow = vector.astype(np.float32)
-    if not np.isfinite(narrow).all():  # below the clip, yet beyond float32
+    if not np.isfinite(narrow).all():  # shorter than the clip norm, but too large for float32
         log.error("the app's update has entries beyond float32, up to %s: replaced by zero", largest)
         return np.zeros(dimension, np.float32)
     return narrow
 
 
 def encoded_or(zero: Callable[[], Words], encode: Callable[[], Words]) -> Words:
-    """The result of `encode`, or if it raises that of `zero`, the encoding of the zero vector.
+    """The result of `encode`; if that raises, the result of `zero`, which encodes the zero vector.
 
     The app has run by now, so whether its vector can be encoded may depend on the node's data.
     """

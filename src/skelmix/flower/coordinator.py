@@ -47,8 +47,8 @@ class Coordinator:
     """The state of a run between rounds, and one method for each wave.
 
     `waves` counts those sent so far; `refusals` are the reasons given in the last one, by node. `clip` holds
-    the clip norm that the next round to share keys is bound to: with an adaptive clip nodes that were told
-    different ones share no key.
+    the clip norm that the next round to share keys is bound to: with an adaptive clip, nodes that were given
+    different clip norms share no key.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Coordinator:
         self.waves = 0
 
     def round_ahead(self, nodes: set[int]) -> int | None:
-        """The round whose keys were shared with the last one, if enough who did are among `nodes`."""
+        """The round whose keys were shared ahead, if enough of the nodes that did so are among `nodes`."""
         if self._prepared is not None and not self._prepared.usable(nodes):
             self._prepared = None
         return None if self._prepared is None else self._prepared.secure.round
@@ -234,7 +234,8 @@ class Coordinator:
     ) -> SecureRound | None:
         """The next round, for a cohort drawn now; None when that must wait for the strategy's proposal.
 
-        Nodes that fell silent in this very round sit the next one out: waiting for them would hold up all.
+        Nodes that fell silent in this round are left out of the next one: waiting for them would delay
+        everybody.
         """
         lost = set(secure.roster) - set(secure.survivors)
         there = set(self._grid.get_node_ids()) & set(self._keys) - lost

@@ -47,7 +47,7 @@ class Desk:
         return ClientPolicy(
             max_epsilon=limit.epsilon,
             max_epsilon_aggregator=limit.epsilon,
-            max_epsilon_round=1.001 * limit.epsilon,  # computed another way, and rounded
+            max_epsilon_round=1.001 * limit.epsilon,  # room for rounding: it is computed another way
             max_delta=limit.delta,
             min_cohort=self.policy.parties,
             mechanisms=("smm", "dgm"),

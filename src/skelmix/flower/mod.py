@@ -188,7 +188,7 @@ class _Participant:
 
         try:
             plan = Plan.from_json(request.plan)
-        except InvalidInput as error:  # it is about the server's text, and may be told
+        except InvalidInput as error:  # it is about the server's own text, so the server may see it
             raise ProtocolError(str(error)) from error
         if bound_digest(plan.digest(), request.question) != request.digest:
             raise ProtocolError(
@@ -274,7 +274,7 @@ class _Participant:
         facts = self.memory.plan_facts()
         (round_number, size), clip_norm = self.memory.open_round, self.memory.clip_norm
         spent = self.memory.spend(round_number)
-        self.memory.erase()  # whatever goes wrong from here on, these masks are not used again
+        self.memory.erase()  # these masks are not used again, whatever goes wrong from here on
         before = self._model(message, facts)
         message.content = RecordDict(
             {name: value for name, value in message.content.items() if name != RECORD}
@@ -283,7 +283,7 @@ class _Participant:
         shares = facts.cohort.encoding_shares(mechanism.total_noise, size)
         if facts.silos is None:
             reply = call_app(call_next, message, self.context)
-            # with an adaptive clip: long enough to be seen to be beyond it
+            # with an adaptive clip, long enough to count as beyond the clip norm
             longest = mechanism.clip_norm if joint is None else 2 * clip_norm
             vector = update_vector(reply, before, facts.dimension, longest)
             vector *= np.float32(sends_vector(facts.cohort, spent, system_entropy()))

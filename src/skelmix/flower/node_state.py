@@ -3,8 +3,8 @@
 The run's channel key and plan stay for the whole run; the secrets of a round are replaced after every phase
 and erased when the round is over. They are held by the SuperNode process, in memory. Which plan was accepted
 and which rounds were answered is on the node's disk too (`ContributionStore`): a SuperNode that restarts
-within a run goes on with later rounds, and repeats none. Nor do two messages that Flower hands out at the
-same time, each with its own copy of the state.
+within a run goes on with later rounds, and repeats none. Nor can two messages that Flower hands out at the
+same time, each with its own copy of the state, repeat a round.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 class PlanFacts:
     """What a round needs of a plan whose claim was proved earlier in the run."""
 
-    cohort: Cohort  # who uploads: of a plan for silos, all of them
+    cohort: Cohort  # who uploads; in a plan for silos, all of them
     fewest: int  # participants that must start a round
     silos: Silos | None
     rounds: int
-    words: int  # of a vector on the wire
+    words: int  # length of a vector on the wire
     bits: int
-    dimension: int  # of the app's own update
+    dimension: int  # length of the app's own update
     fields: dict[str, Any]
     adaptive_clip: AdaptiveClip | None = None
 
@@ -195,13 +195,13 @@ class NodeState:
         """
         if round_number <= self.last_round:
             raise CorruptState(f"round {round_number} was already spent")
-        known = int(self._get("spent-rounds", int, 0)) + 1  # should the file on disk have been lost meanwhile
+        known = int(self._get("spent-rounds", int, 0)) + 1  # in case the file on disk was lost
         count = max(known, self._store.spend(round_number))
         self._record["last-round"], self._record["spent-rounds"] = round_number, count
         return count
 
     def claim(self, phase: str) -> None:
-        """Record that the open round's survivors are signed or unmasked for, whichever the phase does, once.
+        """Record that this node signs the open round's survivors, or unmasks for them; once per phase.
 
         Only the disk can tell: a message that is handled at the same time has its own copy of this state.
         """

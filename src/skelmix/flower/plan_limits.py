@@ -39,7 +39,8 @@ def unsampled_epsilon(plan: Plan, rounds: int) -> float:
 def round_epsilon(plan: Plan) -> float:
     """ε at the plan's δ of one round for a vector, or a silo's record, that is certainly in the sum.
 
-    No sampling, coin or draw of records enters: at a δ above their rate those hide a vector without noise.
+    Sampling, the coin and the draw of records are left out: at a δ above their rate they would pass a plan
+    without any noise.
     """
     roster = plan.cohort.roster
     cohort = replace(
@@ -111,7 +112,7 @@ def _contribution_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
 
 
 def _population_reasons(policy: ClientPolicy, plan: Plan) -> Iterator[str]:
-    """The limits on the population, which only the server states, and on what sampling from it gains."""
+    """Why a plan breaks the node's limits on the population, which only the server states."""
     cohort, stated = plan.cohort.roster, policy.stated_population
     if stated is None:
         sampled = cohort.expected < cohort.population

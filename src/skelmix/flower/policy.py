@@ -35,14 +35,15 @@ _NODE_KEYS = {
 
 _NUMBERS = ("max_epsilon", "max_epsilon_aggregator", "max_epsilon_round", "max_delta", "max_contribute")
 
-MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
+#: the mechanisms that a node accepts by default; a policy may name any other distributed one
+DEFAULT_MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
 
 
 def check_clip_norm(adaptive: AdaptiveClip | None, clip_norm: float | None, round: int) -> None:
     """Raise `PolicyViolation` unless the server's clip norm for this round is one that the plan can have.
 
-    It moves by at most one step per round before this one. No choice of it costs privacy: the noise is for
-    vectors in units of it.
+    It moves by at most one step per round. Whatever it is, privacy is the same, since the noise scales with
+    it.
     """
     if adaptive is None:
         if clip_norm is not None:
@@ -51,6 +52,19 @@ def check_clip_norm(adaptive: AdaptiveClip | None, clip_norm: float | None, roun
         raise PolicyViolation(
             f"clip norm {clip_norm} was asked for in round {round}: from the plan's start of "
             f"{adaptive.start:g} its steps do not lead there"
+        )
+
+
+def _check_mechanisms(names: tuple[str, ...]) -> None:
+    """Raise `InvalidInput` for names that are not those of distributed mechanisms."""
+    if not set(names) - set(DEFAULT_MECHANISMS):
+        return
+    from skelmix.mechanisms.registry import MECHANISMS  # loads slowly, and is rarely needed here
+
+    known = [name for name, kind in MECHANISMS.items() if kind.distributed]
+    if unknown := set(names) - set(known):
+        raise InvalidInput(
+            f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(known)}"
         )
 
 
@@ -124,7 +138,7 @@ class ClientPolicy:
     max_contribute: float = 1.0
     max_population: int | None = None
     min_cohort: int = 3
-    mechanisms: tuple[str, ...] = MECHANISMS
+    mechanisms: tuple[str, ...] = DEFAULT_MECHANISMS
     allow_modelled: bool = False
     server_identity: bytes | None = None
     identity: Identity | None = None
@@ -145,10 +159,7 @@ class ClientPolicy:
                 whole(1, **{name: most})
         if self.answer_seconds is not None:
             positive(answer_seconds=self.answer_seconds)
-        if unknown := set(self.mechanisms) - set(MECHANISMS):
-            raise InvalidInput(
-                f"mechanisms has {sorted(unknown)}: those for secure aggregation are {', '.join(MECHANISMS)}"
-            )
+        _check_mechanisms(self.mechanisms)
         if self.server_identity is not None and len(self.server_identity) != KEY_BYTES:
             raise InvalidInput(
                 f"server_identity has {len(self.server_identity)} bytes: an Ed25519 key has {KEY_BYTES}"

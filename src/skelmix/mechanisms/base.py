@@ -30,7 +30,8 @@ class EncodeStats:
 
     clipped_rows: vectors that the clip changed. touched_coordinates: those above an L-infinity clip.
     wrapped_coordinates: those of the noisy sum that left [-m/2, m/2). squared_norms: Σ‖γx‖² of the vectors
-    as they came, on the integer grid; of a subset length/keep times that of the kept coordinates.
+    before clipping, on the integer grid; for a subset it is estimated as length/keep times that of the kept
+    coordinates.
 
     Example: `stats = EncodeStats(); mechanism.encode_sum(vectors, round=0, stats=stats)`, then
     `stats.clipped_rows`.
@@ -63,13 +64,12 @@ class Mechanism(ABC):
     `total_noise` is the parameter of the *summed* noise, of which each participant adds one share.
 
     dimension: coordinates of a vector. bits: width of a coordinate on the wire, m = 2^bits. scale: γ.
-    clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian,
-    the trials of a binomial, on the integer grid. shares: over how many participants it is divided; a round
-    may say otherwise. rotation_seed: 32 public bytes. rotate: without it (and with scale 1) the steps are
-    the plain ones of the paper's Algorithms 1 and 2. keep: how many of the rotated coordinates are sent, a
-    public random subset in each round; None: all of them. clip_slack: a >= 0, how far the norm of the kept
-    coordinates may exceed its root mean square √(keep/length)·γΔ before it is clipped, 1 + a/√keep times; a
-    larger one clips less and needs more noise.
+    clip_norm: Δ, the L2 norm a vector may have. total_noise: Λ of a Skellam, the variance of a Gaussian, the
+    trials of a binomial, on the integer grid. shares: how many participants divide it among them, unless a
+    round says otherwise. rotation_seed: 32 public bytes. rotate: with False (and scale 1) the steps are the
+    paper's plain Algorithms 1 and 2. keep: how many of the rotated coordinates are sent, a public random
+    subset in each round; None: all of them. clip_slack: a >= 0; the kept coordinates are clipped to 1 +
+    a/√keep times their root-mean-square norm √(keep/length)·γΔ. A larger a clips less and needs more noise.
 
     Example: `SkellamMixture`; every mechanism has the same methods.
     """
@@ -125,7 +125,7 @@ class Mechanism(ABC):
         validation.whole(1, 2**28, dimension=self.dimension)
         validation.bits(self.bits)
         validation.positive(scale=self.scale, clip_norm=self.clip_norm, total_noise=self.total_noise)
-        if not 2.0**-60 <= self.clip_norm <= 2.0**60:  # vectors are float32: what is below the clip must fit
+        if not 2.0**-60 <= self.clip_norm <= 2.0**60:  # vectors are float32: numbers below the clip must fit
             raise InvalidInput(
                 f"clip_norm = {self.clip_norm:g}: must be within 2^-60..2^60; change the unit of the vectors"
             )
@@ -303,8 +303,8 @@ class Mechanism(ABC):
     def l1_sensitivity(self) -> float:
         """A bound on the L1 norm of the vector that the accountant sees, on the integer grid.
 
-        For a mixture that is the clipped vector, since its rounding is part of the noise; elsewhere the
-        rounded one.
+        A mixture's accountant sees the clipped vector, since rounding is part of the noise; the others' sees
+        the rounded vector.
         """
 
     @property

@@ -61,7 +61,7 @@ class Binomial(ConditionallyRounded):
 
         self._noisy()
         return binomial(
-            self.total_noise,  # what any cohort adds at least, however its shares are rounded up
+            self.total_noise,  # the fewest trials that any cohort adds, however its shares are rounded up
             self.l2_sensitivity,
             self.l1_sensitivity,
             self.linf_sensitivity,

@@ -18,7 +18,7 @@ Block = tuple[int, Any]  # number of its first row, rows
 
 @contextmanager
 def counted_from(start: int) -> Iterator[None]:
-    """Number a row that is refused inside the block among all rows: the first here is number `start`."""
+    """Number a refused row among all rows: this block begins at row `start`."""
     try:
         yield
     except BadRow as refused:
@@ -41,8 +41,8 @@ def rows_of(vectors: Any, dimension: int, name: str = "vectors") -> tuple[NDArra
 def as_blocks(vectors: Any, rows: int, dimension: int, *, ahead: bool = True) -> Iterator[Block]:
     """The vectors in blocks of at most `rows` rows.
 
-    An array is cut into about equal blocks, four or a multiple of it, which keeps two or four threads busy;
-    their number does not depend on the cores, so that a reproducible run does not.
+    An array is cut into about equal blocks, four or a multiple of four, to keep two or four threads busy.
+    Their number does not depend on the cores, so a reproducible run gives the same result anywhere.
 
     What comes from an iterable is copied, since generators often refill the same array, unless each
     block is done with before the next one is asked for (not `ahead`); single vectors are put together into

@@ -34,12 +34,12 @@ class ConditionallyRounded(IntegerMechanism):
 
     @property
     def l2_sensitivity(self) -> float:
-        """c̃, upwards: the L2 norm of a rounded vector."""
+        """c̃, rounded up: the largest L2 norm of a rounded vector."""
         return math.nextafter(math.sqrt(self.largest_square), math.inf)
 
     @property
     def l1_sensitivity(self) -> float:
-        """c̃·min(√d, c̃): of an integer vector, |s| <= s² coordinate by coordinate."""
+        """c̃·min(√d, c̃): in an integer vector each coordinate has |s| <= s²."""
         return self.l2_sensitivity * min(math.sqrt(self.padded_dimension), self.l2_sensitivity)
 
     @property

@@ -48,9 +48,9 @@ class DiscreteGaussian(ConditionallyRounded):
     def participant_variance(self, shares: Shares = None) -> Fraction:
         """σ² of one participant, exact."""
         total = Fraction(self.total_noise)
-        if self.round_sigma_up:  # what is accounted for: a smaller cohort must reach it, too
+        if self.round_sigma_up:  # the accounted variance: a smaller cohort must reach it, too
             total = self.shares * _square_above(total / self.shares)
-        # never a smaller share than was accounted for: more and narrower ones hide less, see GaussianMixture
+        # never a smaller share than was accounted for: many narrow ones hide less, see GaussianMixture
         share = total / min(math.ceil(self._shares(shares)), self.shares)
         return _square_above(share) if self.round_sigma_up else share
 
@@ -86,6 +86,6 @@ class DiscreteGaussian(ConditionallyRounded):
 
 
 def _square_above(number: Fraction) -> Fraction:
-    """The least square of a whole number that is not below."""
+    """The smallest square of a whole number that is not below `number`."""
     whole = math.isqrt(math.ceil(number))
     return Fraction((whole if whole * whole >= number else whole + 1) ** 2)

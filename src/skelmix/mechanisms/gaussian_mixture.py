@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LEAST_VARIANCE = (
     1 / 3
-)  # of one participant's noise: with less, sums of discrete Gaussians stop hiding a shift
+)  # least variance of one participant's noise: sums of narrower discrete Gaussians stop hiding a shift
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class GaussianMixture(Mixture):
         return max((multiplier * self.radius) ** 2, _LEAST_VARIANCE * self.shares)
 
     def starting_noise(self, multiplier: float) -> float:
-        """By the χ² of the summed law: a sum of narrow shares hides less than its variance says."""
+        """From the χ² of the summed law: a sum of narrow shares hides less than its variance suggests."""
         start, enough = self.noise_for_multiplier(multiplier), (multiplier * self.radius) ** 2
         if start <= enough:
             return start

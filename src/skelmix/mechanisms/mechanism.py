@@ -36,7 +36,7 @@ from skelmix.noise.table import ExactSampler, sampler
 if TYPE_CHECKING:
     from skelmix.accounting.prediction import PredictedError
 
-_LARGEST_TABLE = 1e8  # variance up to which one draw serves many participants
+_LARGEST_TABLE = 1e8  # largest variance for which one draw replaces those of many participants
 _GROUP, _WIDEST_SUMMAND = 16, 100.0  # discrete Gaussians whose sum has a table within 0.1 s
 _WORTH_A_TABLE = 1 << 22  # draws
 
@@ -256,7 +256,7 @@ class IntegerMechanism(Mechanism):
         )
 
     def _clip_effects(self) -> dict[str, Any]:
-        """What `predict` must know of a clip that does more than bound the L2 norm."""
+        """What `predict` must know about a clip that does more than bound the L2 norm."""
         return {}
 
     def _shares(self, shares: Shares) -> Fraction:
@@ -318,8 +318,8 @@ class IntegerMechanism(Mechanism):
     def _with_entropy(items: Iterable[Any], entropy: Entropy | None) -> Iterator[tuple[Any, Entropy]]:
         """Pair each item with a stream of randomness.
 
-        The system's serves all threads; any other is split item by item, so that what is drawn does not
-        depend on how the threads were scheduled.
+        The system's entropy serves all threads. Any other is split item by item, so that the draws do not
+        depend on how threads are scheduled.
         """
         source = system_entropy() if entropy is None else entropy
         for item in items:

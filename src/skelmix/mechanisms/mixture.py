@@ -90,7 +90,7 @@ class Mixture(SiloMechanism):
     def _encode_block(
         self, block: Block, round: int, draws: ExactSampler | None, out: NDArray[Any], entropy: Entropy
     ) -> None:
-        wide = self.coordinates > 1 << 20  # nothing of a row would stay in the cache
+        wide = self.coordinates > 1 << 20  # longer rows would not stay in the cache from one step to the next
         if draws is None or wide or not self.rotate or isinstance(self.clip, MixtureClip):
             super()._encode_block(block, round, draws, out, entropy)
             return
@@ -133,7 +133,7 @@ class Mixture(SiloMechanism):
 
     @property
     def accounted_law(self) -> Law:
-        """The law of the summed noise that the bounds are about: `shares` shares, a whole `total_noise`."""
+        """The law of the summed noise that the bounds are about: that of `shares` participants."""
         law = self.total_law(self.shares)
         if law is None:
             raise InvalidInput("this mechanism adds no noise: it has no privacy bound")

@@ -31,7 +31,7 @@ from skelmix.validation import real_vectors, whole
 if TYPE_CHECKING:
     from skelmix.mechanisms.silo import SiloMechanism
 
-_ROWS = 64  # of one block at most: its memory is lent to a thread
+_ROWS = 64  # largest block: its memory is lent to a thread
 _NO_SIGNS = np.empty(0, np.int8)
 
 

@@ -72,7 +72,7 @@ def _floor(law: CertifiedLaw, k: int, scaled: arb, bits: int) -> int:
         return int(unique)
     if scaled.rad() < arb(2) ** -(
         _MOST_GUARD_BITS // 2
-    ):  # no precision will part this ball: is it a whole number?
+    ):  # no precision separates this ball from a boundary: is the value a whole number?
         exact = law.exact_cdf(k)
         if exact is not None:
             return (exact.numerator << bits) // exact.denominator

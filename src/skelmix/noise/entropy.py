@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from skelmix.errors import InvalidInput
 from skelmix.validation import whole
 
-_CHUNK = 1 << 21  # one call of the cipher: each lets go of the interpreter's lock and must get it back
+_CHUNK = 1 << 21  # bytes per call of the cipher, since each call has to get the interpreter's lock back
 _ZEROS = bytes(_CHUNK)
 _SMALL = 1 << 12  # requests below this size are served from a buffer
 _REKEY_BYTES = 1 << 24  # 2^20 blocks under one key: a distinguisher's advantage is below 2^-88
 
-SEED_BYTES = 32  # of a `SeedExpansion`
+SEED_BYTES = 32  # length of a `SeedExpansion`'s seed
 
 _forks = 0
 
@@ -100,7 +100,7 @@ class _Keystream:
 
     def _wipe(self, count: int) -> None:
         used = slice(self._used, self._used + count)
-        self._used = used.stop  # first: an interrupt in between must not let zeros be handed out
+        self._used = used.stop  # first, so that an interrupt in between cannot hand out zeros
         self._buffer[used] = bytes(count)  # what was handed out is not kept
 
 
@@ -210,10 +210,9 @@ class ReproducibleEntropy(Entropy):
 class SeedExpansion(Entropy):
     """The bytes that a secret 32-byte seed expands to: AES-256-CTR from `counter` on, in order.
 
-    As private as the seed, which serves once: whoever is given it can repeat the stream, and is meant to. For
-    noise that is to be removed again by someone who is handed the seed (`noise.pieces`), and for nothing
-    else. The bytes do not depend on how they are asked for, and words are little-endian on every machine. It
-    is one thread's.
+    As private as the seed, which is used once: whoever is given the seed can repeat the stream. Only for
+    noise that somebody who is handed the seed removes again (`noise.pieces`). The bytes do not depend on how
+    they are asked for, and words are little-endian on every machine. It is one thread's.
     """
 
     def __init__(self, seed: bytes, counter: bytes) -> None:

@@ -29,7 +29,7 @@ from skelmix.validation import whole
 CHUNK = 1 << 17  # samples per pass: words, table and output stay in the second-level cache
 _BLOCK = 64
 _MOST_VARIANCE = 2.1e8
-_MOST_SUMMED = 4e6  # of a sum of discrete Gaussians: copies²·variance, the square of its polynomial's degree
+_MOST_SUMMED = 4e6  # largest copies²·variance of a sum of discrete Gaussians, its polynomial's degree squared
 _NEGLIGIBLE = -128 * np.log(2)
 
 
@@ -88,8 +88,8 @@ def _search(
 class ExactSampler:
     """Draws from one law, exactly. Made by `sampler(law)`; it holds no randomness, threads may share it.
 
-    `dtype` is the smallest signed integer type that the sample leaves with probability below 2^-128 (the
-    sampler raises OverflowError then; it never wraps or truncates).
+    `dtype` is the smallest signed integer type into which a sample fits but for a probability below 2^-128
+    (then OverflowError is raised; nothing wraps or is truncated).
     """
 
     def __init__(self, law: BallLaw) -> None:
@@ -204,7 +204,7 @@ def sampler(law: BallLaw) -> ExactSampler:
     """
     if isinstance(law, DiscreteGaussianSum) and law.copies**2 * law.parameter > _MOST_SUMMED:
         raise InvalidInput(f"{law!r} has no table: draw its summands, or sums of a few, and add them up")
-    about = float(getattr(law, "parameter", 0.0)) or law.variance  # a wide law's own variance is a long sum
+    about = float(getattr(law, "parameter", 0.0)) or law.variance  # the exact variance is a long sum
     if about > _MOST_VARIANCE:
         raise InvalidInput(
             f"{law!r} has variance {about:.3g}: exact tables reach variance 2e8 (Skellam rate 1e8); "

@@ -130,7 +130,7 @@ def _costs(plan: Plan) -> tuple[Fact, ...]:
     mechanism, predicted = plan.mechanism, plan.predicted
     bias = f" + bias {figure(predicted.bias)}" if predicted.bias > 1e-3 * predicted.mse else ""
     sketch = f" + coordinates not sent {figure(predicted.sketch)}" if predicted.sketch else ""
-    lost = "; all that wraps counts as lost" if predicted.effective_mse > 1.001 * predicted.mse else ""
+    lost = "; coordinates that wrap count as lost" if predicted.effective_mse > 1.001 * predicted.mse else ""
     wraps = f" + wrapping {figure(predicted.wrap)}" if abs(predicted.wrap) > 1e-3 * predicted.mse else ""
     return (
         *_targets(plan),
@@ -211,12 +211,12 @@ def _unit(plan: Plan) -> str:
 
 
 def _bits_of(plan: Plan) -> str:
-    """The noun behind the rate as it is printed."""
+    """The word after the printed rate: "bit" after 1, else "bits"."""
     return "bit" if f"{plan.rate:.3g}" == "1" else "bits"
 
 
 def _survivors(plan: Plan) -> str:
-    """How many must survive; where a round's size is drawn, of a round of the expected size."""
+    """How many must survive; where cohort sizes are random, in a cohort of the expected size."""
     report = plan.report
     varies = report.sampling == "poisson" and report.sampling_probability < 1
     drawn = f" of {plan.cohort.roster.expected:,} drawn" if varies else ""

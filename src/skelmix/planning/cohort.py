@@ -29,11 +29,11 @@ SAMPLINGS = ("poisson", "fixed", "none")
 #: least share of δ that pays for rounds whose success reveals who was sampled
 MEMBERSHIP_SHARE = 1e-9
 
-#: the same where noise is in pieces: fewer survivors then need no more noise, but for colluders
+#: the same where noise is drawn in pieces: then only colluders make a lower threshold cost more noise
 OPENING_SHARE, LARGEST_OPENING_SHARE = 0.01, 0.5
-#: shares of δ tried in turn; instead of the first the second is paid, so that some people may be away
+#: shares of δ tried in turn; where the first suffices the second is still paid, in case some people are away
 _BUDGETS = (0.001, OPENING_SHARE, 0.05, LARGEST_OPENING_SHARE)
-_UNLIKELY = 1e-15  # sizes of a cohort
+_UNLIKELY = 1e-15  # cohort sizes with a smaller probability are left out
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Cohort(Contributors):
     tolerance. With sampled cohorts ε for observers is proved under this law, and a plan predicts from a
     stated rate how many rounds fail.
     least_survivors: chosen by `plan` for mechanisms whose noise comes in pieces: the fewest survivors that
-    open a round of any size. Every opened sum then has the same noise. The tolerance is then what rounds wait
-    for, not a limit: one that misses more opens too, if it has `min_survivors`.
+    open a round of any size. Every opened sum then has the same noise. The tolerance then only says how many
+    answers a round waits for: a round with more dropouts still opens, if it has `min_survivors`.
 
     contribute: a coin of the participant's own. Everyone in a cohort runs the protocol and adds noise; with
     this probability, secretly, it sends its vector, else zero: the aggregator's ε falls, cohorts must grow.
@@ -143,7 +143,7 @@ class Cohort(Contributors):
 
     @property
     def sampled(self) -> bool:
-        """Whether cohorts are drawn, so that who is in them is a secret, rather than everyone in each."""
+        """Whether cohorts are drawn at random, so that who is in them is a secret."""
         return self.expected < self.population
 
     @property
@@ -154,11 +154,10 @@ class Cohort(Contributors):
         return self.dropout_tolerance if self.dropout_rate is None else self.dropout_rate
 
     def _dropouts(self, nodes: int | None = None) -> Dropouts:
-        """Cohorts of so many nodes (of the whole population), with dropouts as assumed.
+        """The law of a round's cohort and dropouts, drawn from so many nodes (by default the population).
 
-        Where nobody may drop out, any dropout fails the round with and without a given participant, and the
-        participant's own only lowers the rate at which it is in an opened sum. Cohorts of a fixed size are
-        drawn from the whole population or not at all.
+        Where nobody may drop out, dropouts are left out of the law: any of them fails the round, with or
+        without a given participant. Cohorts of a fixed size are drawn from the whole population only.
         """
         rate = self.assumed_dropout_rate or 0.0
         if self.sampling == "fixed":
@@ -167,9 +166,9 @@ class Cohort(Contributors):
 
     @property
     def _opening_reveals(self) -> bool:
-        """Whether a round may open, or fail, because of one participant that was drawn.
+        """Whether it may depend on one participant's having been drawn that a round opens, or fails.
 
-        Not if all of a fixed number must survive, whoever they are.
+        It does not when all of a fixed number must survive, whoever they are.
         """
         dropouts = self.least_survivors is not None and self.dropout_tolerance > 0
         return self._size_is_secret or (self.sampled and dropouts)
@@ -202,10 +201,11 @@ class Cohort(Contributors):
         That happens when, in one of `rounds` rounds, the participant was sampled and made the cohort just
         large enough to be opened.
 
-        Without the participant it was one short: of the first cohort, or of any up to `least`, since some
-        refuse sums over one or two, or of what adds noise beside the colluders. With `least_survivors`: of
-        these, or, malicious, of a majority. nodes: how many there are to sample from, if not the whole
-        population. 0 unless cohorts are samples; of a fixed size, unless some may drop out.
+        least: every threshold up to this one is covered, since some nodes refuse sums over one or two
+        participants, and at least the threshold that leaves noise beside the colluders'. With
+        `least_survivors` the threshold is that number, or with malicious=True a majority. nodes: how many
+        there are to sample from, by default the whole population. The result is 0 unless cohorts are sampled;
+        for cohorts of a fixed size also if nobody may drop out.
         """
         if not self._opening_reveals:
             return 0.0
@@ -236,7 +236,7 @@ class Cohort(Contributors):
     def delta_for_small_cohorts(self, delta: float, rounds: int) -> float:
         """The part of δ that pays for rounds whose success reveals who was sampled.
 
-        There is a little to spare: not everybody may be there to be sampled from.
+        It is a little more than the whole population needs, in case fewer people are there to sample from.
         """
         share = MEMBERSHIP_SHARE if self.least_survivors is None else OPENING_SHARE
         majority = self.opens_by_majority(delta, rounds)
@@ -244,7 +244,7 @@ class Cohort(Contributors):
         return max(need, share * delta) if need else 0.0
 
     def delta_left_for_noise(self, delta: float, rounds: int) -> float:
-        """What is left of δ for the noise: in all other rounds amplification holds.
+        """The rest of δ, which pays for the noise of all other rounds, where amplification holds.
 
         Raises `PrivacyUnattainable` when nothing is left.
         """

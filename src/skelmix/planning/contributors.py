@@ -64,20 +64,23 @@ class Contributors(ABC):
         """How often a member's data enters `rounds` rounds, as the accountant sees it."""
 
     def tolerated_survivors(self, asked: int) -> int:
-        """How many of `asked` uploads remain when the tolerated fraction drops out; never one of several.
+        """How many of `asked` uploads remain when the tolerated fraction drops out.
 
-        A server waits for so many answers, even where fewer would open the sum.
+        At least two, if two or more were asked. A server waits for that many answers, even where fewer would
+        open the sum.
         """
         return max(1, min(2, asked), math.ceil(asked * self._kept))
 
     def min_survivors(self, sampled: int, *, malicious: bool = False, sparse: bool = True) -> int:
-        """Fewest uploads, of `sampled` that started, with which a sum may be opened: never one of several.
+        """Fewest uploads, of `sampled` that started, with which a sum may be opened.
 
-        malicious: of a round that is secured against a malicious server, which needs a majority. Where
-        this is more than `sampled`, the round cannot open. With `least_survivors`: so many. sparse: whether
-        the round may share masks along a sparse graph, as rounds of 100 and more participants do unless told
-        otherwise; it then needs as many as practically always survive under the assumed dropout rate, up to
-        those tolerated, since fewer survivors would need more neighbours.
+        At least two, if two or more started, and a majority with malicious=True (a round secured against a
+        malicious server). A result above `sampled` means that the round cannot open. With `least_survivors`
+        the result is that number, in general.
+
+        sparse: whether the round may share masks along a sparse graph, which is the default for rounds of 100
+        and more participants. With `least_survivors` it then needs as many as practically always survive at
+        the assumed dropout rate (but no more than are tolerated), since fewer would need more neighbours.
         """
         if self.least_survivors is None:
             least = self.tolerated_survivors(sampled)
@@ -147,7 +150,7 @@ class Contributors(ABC):
     def failing_rounds(self, dropout_rate: float, *, malicious: bool = False, sparse: bool = True) -> float:
         """The expected share of rounds that cannot be opened, when each upload fails with this probability.
 
-        Independently of each other; malicious, sparse: see `min_survivors`.
+        Uploads fail independently of each other. malicious, sparse: see `min_survivors`.
         """
         fraction(dropout_rate=dropout_rate)
         from scipy.special import bdtr  # loads slowly: clients that only check a plan do without
@@ -164,7 +167,7 @@ class Contributors(ABC):
 
     @property
     def whole_shares(self) -> int:
-        """`shares` of the expected uploads, as a whole number: what a plan's bounds are about."""
+        """`shares` of the expected uploads, as a whole number: the number that bounds are for."""
         return math.ceil(self.shares(self.uploads))
 
     def delta_for_small_cohorts(self, delta: float, rounds: int) -> float:
@@ -178,7 +181,8 @@ class Contributors(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, read back by `contributors_from_dict`."""
         data: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
-        later = ("dropout_rate", "least_survivors")  # left out where not in use: digests stay what they were
+        # left out where not in use, so that digests of older plans stay the same
+        later = ("dropout_rate", "least_survivors")
         used = {name: value for name, value in data.items() if name not in later or value is not None}
         return {"kind": type(self).__name__.lower(), **used}
 

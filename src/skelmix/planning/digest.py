@@ -13,7 +13,8 @@ VERSION = 1
 def json_digest(purpose: str, data: Any) -> str:
     """SHA-256 of plain data (dicts, lists, strings, numbers, booleans, None), 64 hexadecimal digits.
 
-    The purpose and `VERSION` are part of what is hashed: a digest made for one purpose is none for another.
+    The purpose and `VERSION` are part of what is hashed: a digest made for one purpose is not valid for
+    another.
 
     Example:
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from skelmix.planning.cohort import Cohort
     from skelmix.planning.silos import Silos
 
-#: shares of failing rounds above which a plan warns, and above which it is refused unless allowed
+#: shares of failing rounds: above the first a plan warns, above the second it is refused unless allowed
 WARNING, REFUSAL = 0.01, 0.5
 
 
 def failing_warning(cohort: Cohort | Silos, dropout_rate: float | None) -> str | None:
-    """What to know, and to do, when this dropout rate makes too many rounds fail; else None."""
+    """The warning, with a remedy, when this dropout rate makes too many rounds fail; else None."""
     if dropout_rate is None:
         return None
     share = cohort.failing_rounds(dropout_rate)

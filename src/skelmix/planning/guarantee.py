@@ -15,7 +15,7 @@ from skelmix.planning.report import PrivacyReport
 from skelmix.planning.silos import Silos
 from skelmix.validation import probability, whole
 
-_MOST_LEVELS = 1e5  # noise levels of a certificate that is made for its statement only: about a second
+_MOST_LEVELS = 1e5  # noise levels of a certificate that is only stated in the report: about a second
 
 
 def privacy_report(
@@ -115,7 +115,7 @@ def _candidates(
 def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
     """The assumption that amplification by sampling makes here, in words; empty where nothing is assumed.
 
-    It is that the noise of a sum is the same with the participant in the cohort and without.
+    The assumption: a sum has the same noise with the participant in the cohort and without.
     """
     if not isinstance(cohort, Cohort):  # all silos are in every round, with the same noise in both worlds
         return ""
@@ -147,7 +147,7 @@ def _gaussian_statement(
 ) -> tuple[GaussianCertificate | None, str]:
     """The μ-GDP of one round, where another bound gave ε; (None, reason) without a certificate.
 
-    It is the certificate with the least μ of those at hand, else the cheap one.
+    Of the certificates already computed, the one with the least μ; if there is none, the cheapest to compute.
     """
     known = [proof.certificate for proof in proofs if proof.certificate]
     if known:
@@ -158,7 +158,7 @@ def _gaussian_statement(
         return None, f"{mechanism.name}{clip} has no Gaussian certificate"
     reach = 10 * math.sqrt(mechanism.noise_variance(mechanism.shares)) + mechanism.l2_sensitivity
     if mechanism.distributed and not reach < _MOST_LEVELS:
-        return None, "not computed for this many noise levels; bound='gdp' does it"
+        return None, "not computed for this many noise levels; plan with bound='gdp' for it"
     try:
         return mechanism.certificate(name, slack()), ""
     except SkelmixError as error:

@@ -28,7 +28,7 @@ from skelmix.planning.search import (
 from skelmix.planning.silos import Silos
 from skelmix.planning.target import PrivacyTarget
 
-_LEAST_EPSILON = 1e-6  # a target is positive, even where the guarantee is zero
+_LEAST_EPSILON = 1e-6  # a target must be positive, even where the guarantee is zero
 
 
 def plan(
@@ -66,10 +66,11 @@ def plan(
     one with the least predicted error is found. bound: "tight" (the best certified bound), or "rdp", "gdp",
     "flat", "paper".
 
-    alignment: mean cosine between participants' vectors, which tells how long their sum is. A longer sum
-    wraps around the modulus sooner, and sending a subset of its coordinates costs more. 1, everyone alike,
-    is safe for any data and the default; at 1 the planner sends as many coordinates as it can. Gradients of
-    single records have 0.02 and less: a low rate costs little there, and only such an alignment shows it.
+    alignment: mean cosine between participants' vectors, which determines how long their sum is. A longer sum
+    wraps around the modulus sooner, and sending a subset of its coordinates costs more. 1, everyone alike, is
+    safe for any data and the default; at 1 the planner sends as many coordinates as it can. Gradients of
+    single records have 0.02 or less; a low rate costs little there, but the prediction shows that only if
+    alignment is given.
 
     allow_failing_rounds: plan even if the cohort's `dropout_rate` makes more than half of the rounds fail.
 
@@ -166,7 +167,7 @@ def account(
 ) -> Plan:
     """Compute the privacy of a given noise: the reverse of `plan`.
 
-    noise: that of one participant (λ, σ or trials), on the integer grid.
+    noise: the noise of one participant (λ, σ or trials), on the integer grid.
 
     clip, bits (8 by default) and keep as in `plan`; in place of keep a rate may be given. clip_slack: by how
     much the clip of a subset exceeds its root mean square, 1 + clip_slack/√coordinates times; 0 when all are

@@ -90,7 +90,7 @@ class Plan:
     def fewest_at_start(self) -> int:
         """The fewest participants that may start a round, before any of them drops out.
 
-        All that were planned for, where no ε is proved for noise that fewer participants divide among them.
+        All of the expected ones, where no ε is proved when fewer participants divide the noise among them.
         """
         sampled = self.cohort.roster.sampling == "poisson"
         anyone = sampled or self.mechanism.proved_in_smaller_cohorts(self.report.bound)
@@ -100,7 +100,7 @@ class Plan:
     def noise_in_sum(self) -> float:
         """The noise of an opened sum, on the integer grid: the accounted noise plus what colluders may know.
 
-        Where the noise is not drawn in pieces, that of an expected round which nobody leaves.
+        Where the noise is not drawn in pieces, this is its value in an expected round without dropouts.
         """
         if not self.mechanism.distributed:
             return float(self.mechanism.total_noise)

@@ -49,10 +49,10 @@ def upload_shapes(
 ) -> list[UploadShape]:
     """Every shape worth trying, from all coordinates with few bits to few coordinates with many bits.
 
-    rate: bits per weight that an upload may have; weights: those of the vector's entries that it counts, all
-    by default. With bits, or with keep (a fraction of the rotated
-    coordinates), the other one follows from the rate; without a rate there is one shape. subsets: whether
-    fewer coordinates than all may be sent. Raises `InvalidInput` when nothing fits.
+    rate: bits per weight that an upload may have; weights: how many of the vector's entries are weights, all
+    by default. With a rate and either bits or keep (a fraction of the rotated coordinates), the third
+    follows; without a rate there is one shape. subsets: whether fewer coordinates than all may be sent.
+    Raises `InvalidInput` when nothing fits.
     """
     validation.whole(1, 2**26, dimension=dimension)
     if bits is not None:

@@ -15,7 +15,7 @@ from skelmix.planning.search import at_best_scale, wraps_too_often
 _FEWER = (4, 16, 64)
 _COINS = (0.25, 0.1, 0.05)
 
-#: what a remedy changes, in words, and the request with it
+#: a remedy: the change in words, and the changed request
 Change = tuple[str, PlanRequest]
 
 

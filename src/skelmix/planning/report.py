@@ -189,7 +189,7 @@ class PrivacyReport:
             )
             facts.append(Fact("this machine", who, alarm=True))
         facts.append(
-            Fact("other releases", "about the same people, settings tried on them included: ε adds up")
+            Fact("other releases", "about the same people, including settings tried on them: their ε adds up")
         )
         if not (self.colluding or self.central) and self.min_survivors > 1:
             contributor = "participant" if self.unit == "participant" else "silo"
@@ -231,10 +231,7 @@ class PrivacyReport:
             return [Fact("secure aggregation", text)]
         text = f"opens a sum only with at least {self.min_survivors:,} survivors"
         if self.unit == "participant" and self.sampling == "poisson" and self.sampling_probability < 1:
-            text += (
-                " if as many were drawn as expected; a round that drew fewer opens with as large a share of "
-                "them, one that drew more needs that share of more"
-            )
+            text += " of a cohort of the expected size, and the same share of a smaller or larger one"
         text += ": with that many noise shares the promised noise is complete"
         return [Fact("secure aggregation", text)]
 

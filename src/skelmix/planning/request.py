@@ -99,7 +99,7 @@ class PlanRequest:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """The bounds to try, the most promising first; for a baseline those of its own paper."""
+        """The bounds to try, the most promising first; for a baseline mechanism, those of its own paper."""
         known = self.kind.known_bounds
         if self.cohort.unit != "participant":
             known = self.kind.silo_bounds

@@ -28,11 +28,11 @@ _SMALLEST_SCALE = 1e-4
 _NO_SUM_LEFT = 1e100
 """The predicted error of a mechanism whose modulus loses more than the noise does."""
 
-_SMALL_SLACK = 0.05  # not better than none: then none is best
-_MOST_SLACK = 8.0  # beyond, a subset is clipped once in 10^15 vectors
-_FEWEST_CHOSEN = 16  # bits: fewer are sent only by those who ask for them
-_WORTH_A_BIT = 1.0001  # times the predicted error: what 32 bits must win for more to be sent
-_RISES = 6  # shapes in a row that are worse than the best, after which no better one is expected
+_SMALL_SLACK = 0.05  # if this little slack does not help, none is best
+_MOST_SLACK = 8.0  # with more, only one vector in 10^15 would be clipped
+_FEWEST_CHOSEN = 16  # bits: the planner goes lower only on request
+_WORTH_A_BIT = 1.0001  # bits are enough when the error is at most this many times that of 32 bits
+_RISES = 6  # after so many shapes in a row worse than the best, the search stops
 
 
 def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float | None) -> PlanRequest:
@@ -57,11 +57,7 @@ def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float
 
 
 def with_fewest_bits(request: PlanRequest, keep: int | None, scale: float | None) -> PlanRequest:
-    """The request with as few bits per coordinate, of 16 and more, as cost next to no error beside 32 bits.
-
-    A certificate asks for more noise than the Gaussian that shapes are compared with, the more so the fewer
-    bits there are: hence "next to no error".
-    """
+    """The request with the fewest bits per coordinate, at least 16, that are nearly as accurate as 32."""
     shapes = [UploadShape(bits, keep) for bits in range(_FEWEST_CHOSEN, MOST_BITS + 1)]
     widest = best_shape(request, shapes[-1:], scale)
     enough = _WORTH_A_BIT * _with_best_slack(widest, scale)[0]
@@ -79,8 +75,8 @@ def _with_shape(request: PlanRequest, shape: UploadShape) -> PlanRequest:
 def _with_best_slack(request: PlanRequest, scale: float | None) -> tuple[float, PlanRequest]:
     """(predicted error, the request with the best slack of the subset's clip).
 
-    Less slack shortens vectors, more needs more noise. Shorter vectors also lose less by the coordinates that
-    are not sent, so none at all is the rule.
+    Less slack shortens vectors; more slack needs more noise. Shorter vectors also lose less through the
+    coordinates that are not sent, so the best slack is usually zero.
     """
     bound, noise_for = request.bounds[0], _gaussian_noise(request)
     if scale is None:
@@ -174,8 +170,8 @@ def _best_scale(request: PlanRequest, bound: Bound, noise_for: Callable[[Mechani
 
     Privacy is calibrated afterwards, at the γ found.
 
-    noise_for: about the total noise that a mechanism needs; that of a Gaussian with the same χ² (exact in the
-    limit of many coordinates) needs no certificate while searching.
+    noise_for: estimates the total noise that a mechanism needs. The search uses the noise of a Gaussian with
+    the same χ², which needs no certificate and is exact in the limit of many coordinates.
     """
     if not request.kind.distributed:
         return 1.0
@@ -204,7 +200,7 @@ def _error(
         return _NO_SUM_LEFT
     with_noise = replace(mechanism, total_noise=noise)
     predicted = predicted_error(with_noise, request.cohort, request.alignment)
-    # where wrapping rules, a larger scale looks better only because the sum is lost anyway
+    # once most of the error is wrapping, a larger scale only seems better: the sum is unusable either way
     readable = predicted.wrap_loss <= predicted.noise + predicted.rounding
     return predicted.effective_mse if readable else _NO_SUM_LEFT
 
@@ -218,8 +214,8 @@ def _gaussian_noise(request: PlanRequest) -> Callable[[Mechanism], float]:
 def _own_noise(request: PlanRequest, bound: Bound) -> Callable[[Mechanism], float]:
     """The noise that the bound itself asks for, as a function of the scale.
 
-    A theorem of the literature: calibrated at a few scales, interpolated between them. A certificate: about
-    the noise of an equal Gaussian.
+    For a theorem of the literature it is calibrated at a few scales and interpolated between them; for a
+    certificate it is estimated from an equal Gaussian.
     """
     if bound.certified:
         return lambda mechanism: mechanism.estimated_noise(request.multiplier)
@@ -235,7 +231,7 @@ def _own_noise(request: PlanRequest, bound: Bound) -> Callable[[Mechanism], floa
     logs = [log_noise(point) for point in points]
 
     def interpolated(mechanism: Mechanism) -> float:
-        with np.errstate(invalid="ignore"):  # between no bound and none
+        with np.errstate(invalid="ignore"):  # inf - inf, between two scales at which the bound says nothing
             return float(np.exp(np.interp(math.log(mechanism.scale), points, logs)))
 
     return interpolated

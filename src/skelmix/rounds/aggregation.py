@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Blocks = Iterable[NDArray[np.float32]]
 
-_LARGEST = 1e37  # of a rotated and scaled coordinate: float32 ends at 3.4e38
+_LARGEST = 1e37  # limit of a rotated and scaled coordinate: float32 ends at 3.4e38
 
 
 class TrueSum:
@@ -87,7 +87,7 @@ class Seconds:
 class SanitizedBlocks:
     """Blocks in which each row that is not finite, or too long for the mechanism, is replaced by zeros.
 
-    `broken` counts them, `rows` all. What becomes of a row depends on that row alone.
+    `broken` counts the replaced rows, `rows` all rows. Whether a row is replaced depends on that row alone.
     """
 
     def __init__(self, blocks: Blocks, mechanism: Mechanism) -> None:
@@ -118,10 +118,10 @@ def noisy_sum(
     """The decoded sum over a cohort of `sampled` participants of whom `survivors` upload.
 
     blocks: the vectors of those survivors who contribute one; the others send zero, with their noise. Where
-    the plan's noise is in pieces, the sum has the same noise whoever drops out. Otherwise each survivor
-    adds its share for the fewest survivors that the plan allows, so that the sum holds at least the noise
-    that was accounted for. Raises `RoundFailed`, having encoded nothing, when fewer survive.
-    `secure="protocol"` runs secure aggregation in memory; "simulated" adds modulo m directly: the same law.
+    the plan's noise is drawn in pieces, the sum has the same noise whoever drops out. Otherwise shares are
+    sized for the fewest survivors that the plan allows, so the sum holds at least the accounted noise. Raises
+    `RoundFailed`, having encoded nothing, when fewer survive. `secure="protocol"` runs secure aggregation in
+    memory; "simulated" adds modulo m directly: the same law.
     """
     shares = _noise_shares(plan, round, sampled, survivors)
     mechanism = plan.mechanism

@@ -11,7 +11,7 @@ def round_context(
 ) -> bytes:
     """The `context` of a round's settings: the plan's digest, the round's number and, if any, the run.
 
-    clip_norm: that of the round, where an adaptive clip leaves it to the round.
+    clip_norm: the round's clip norm, where an adaptive clip sets it per round.
 
     Noise hides a vector only if everyone adds it under the same plan, on the same grid, in the same rotation.
     A participant computes the context from its own plan and compares it with the one that it is asked to

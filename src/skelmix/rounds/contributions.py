@@ -1,8 +1,9 @@
-"""What a participant has given to a run, on its own disk: a restart must not make it give a round twice.
+"""A participant's record, on its own disk, of what it gave to a run, so that a restart never repeats a round.
 
 A server can ask again for a round that was answered, and a second vector for it is a second release that no
-plan pays for. So the number of the round is on disk before a vector for it is made. Likewise for the set of
-survivors that is signed or unmasked for: answers for two sets would open what neither opens alone.
+plan pays for. So the number of the round is on disk before a vector for it is made. The same holds for the
+set of survivors that the participant signs, and unmasks: answers for two sets would together open a sum that
+neither opens alone.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Contributions:
     """What a participant gave to one run.
 
     plan: the digest of the only plan accepted in the run. last_round: the last round for which a vector was
-    made, -1 before the first. count: for how many rounds one was made. signed, unmasked: the last round whose
-    survivors were signed, and unmasked for.
+    made, -1 before the first. count: for how many rounds one was made. signed: the last round whose survivors
+    it signed; unmasked: the last one for whose survivors it gave shares.
 
     Example:
 
@@ -105,7 +106,8 @@ class ContributionStore:
     def spend(self, round: int) -> int:
         """From now on, and after any restart, no vector is made for this round or an earlier one.
 
-        Returns for how many rounds of the run one was made, this one included: what a cap is compared with.
+        Returns the number of rounds of the run, including this one, that a vector was made for; a cap limits
+        it.
         """
         whole(0, round=round)
         with self._locked():
@@ -118,7 +120,7 @@ class ContributionStore:
     def claim(self, answer: Literal["signed", "unmasked"], round: int) -> None:
         """From now on, and after any restart, this answer is not given for this round or an earlier one.
 
-        Of two messages that are handled at the same time, from the same memory, one gets the claim.
+        When two messages are handled at the same time, from the same memory, only one gets the claim.
         """
         whole(0, round=round)
         with self._locked():

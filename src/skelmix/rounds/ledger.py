@@ -52,8 +52,8 @@ def read_chained(line: bytes, previous: str) -> tuple[dict[str, Any], str] | Non
 def discard_unused(path: Path) -> bool:
     """Remove a ledger that holds no round yet; False, and nothing is removed, where one was started.
 
-    It is locked meanwhile: one that is open elsewhere raises `CorruptState`. What does not begin as a ledger,
-    or holds anything below its first line, stays.
+    It is locked meanwhile: one that is open elsewhere raises `CorruptState`. A file that does not begin as a
+    ledger, or holds anything below its first line, stays.
     """
     path = path.resolve()
     lock = FileLock(path.with_name(path.name + ".lock"), subject=path)
@@ -112,8 +112,8 @@ class Ledger:
 
     `charged` counts the rounds started so far, `budget` those that the plan paid for. Opening a file that is
     damaged before its last line, or that belongs to another plan or budget, raises `CorruptState`; so does
-    one that is open elsewhere: a ledger is locked from here to `close`, since two that charge one file would
-    spend its budget twice. The lock of a process that died does not block anybody.
+    one that is open elsewhere: a ledger is locked from here to `close`, since two ledgers that charge one
+    file would spend its budget twice. The lock of a dead process blocks nobody.
 
     Example:
 
@@ -126,8 +126,8 @@ class Ledger:
     def __init__(self, path: Path | None, *, plan_digest: str, budget: int, private: bool = True) -> None:
         whole(1, budget=budget)
         self._file: int | None = None
-        self._lock: FileLock | None = None  # by name: it also covers the replacement of a torn ledger
-        self._own: FileLock | None = None  # of the file itself, whatever other names it has
+        self._lock: FileLock | None = None  # lock by name, which also covers the replacement of a torn ledger
+        self._own: FileLock | None = None  # lock on the file itself, whatever other names it has
         self.budget, self.charged, self.heads = budget, 0, [CHAIN_START]
         self._header = {"kind": "ledger", "plan": plan_digest, "budget": budget, "private": private}
         self._path = None if path is None else path.resolve()  # one lock, whatever the name it goes by
@@ -193,7 +193,7 @@ class Ledger:
                     raise OSError("the disk took only part of a ledger line")
                 os.fsync(self._file)
         except BaseException:
-            self.close()  # what is on disk is unknown now: only reading it again can tell
+            self.close()  # what is on disk is now unknown until the file is read again
             raise
 
     def _lock_and_open(self, path: Path) -> None:

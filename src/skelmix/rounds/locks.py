@@ -46,7 +46,7 @@ class FileLock:
             descriptor = self._locked(path)
             if is_at(descriptor, path):
                 self._file = descriptor
-            else:  # its last holder renamed or removed it between the two calls
+            else:  # its last holder renamed or removed it between our open and our lock
                 os.close(descriptor)
 
     def check(self) -> None:

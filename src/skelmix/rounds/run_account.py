@@ -88,7 +88,7 @@ def spent_so_far(path: Path, plan_file: Path | None = None) -> SpentSoFar:
             delta=plan.target.delta, slack=plan.slack or None,
         )  # fmt: skip
         report = replace(report, reproducible=not ledger_state.private, simulated=_simulated(ledger.parent))
-        if report.epsilon > plan.report.epsilon:  # fewer rounds never cost more: the plan's claim holds, too
+        if report.epsilon > plan.report.epsilon:  # fewer rounds never cost more: the plan's ε holds too
             report = replace(report, epsilon=plan.report.epsilon)
     return SpentSoFar(plan, ledger_state.charged, ledger_state.private, report)
 

@@ -1,8 +1,8 @@
 """The clip norm of a run, round after round: the plan's own, or one that each round's sum moves.
 
 With an adaptive clip each vector becomes a joint one (`skelmix.encoding.indicator`): the vector in units of
-the round's clip norm, and whether it was within it. The noisy sum of those tells the fraction within, and
-with it the next round's clip norm: a public function of what was released.
+the round's clip norm, and whether it was within it. The noisy sum of those gives an estimate of the fraction
+within, and from it the next round's clip norm: a public function of what was released.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JointVectors:
-    """The joint vectors of one round at its clip norm, and what a simulation may know of them.
+    """The joint vectors of one round at its clip norm, with statistics for simulations.
 
     stats and broken are secrets of the vectors: never release them.
 
@@ -108,11 +108,11 @@ class RunningClip:
         vector, within = self.adaptive.split(total, norm or self.norm, self._expected)
         self._move(self.adaptive, within)
         if self._searching and self._side > 0:
-            vector[:] = 0  # its noise may be for vectors much longer than there are
+            vector[:] = 0  # the clip norm, and so the noise, may still be far too large
         return vector, within
 
     def replay(self, norm: float | None, within: float | None) -> None:
-        """Repeat a step of an earlier process, from a round's clip norm and fraction (None if it failed)."""
+        """Repeat a recorded step, from a round's clip norm and released fraction (None: it failed)."""
         if self.adaptive is None or norm is None:
             return
         check_clip_norm(norm)
@@ -126,7 +126,7 @@ class RunningClip:
         self.norm, self._searching = norm, False
 
     def _move(self, adaptive: AdaptiveClip, within: float) -> None:
-        """One step. The search ends with the second round in a row on its far side: one may be noise."""
+        """One step. Two rounds in a row that overshoot end the search, since a single one may be noise."""
         side = math.copysign(1.0, within - adaptive.quantile)
         self._side = self._side or side
         self._beyond = self._beyond + 1 if side != self._side else 0

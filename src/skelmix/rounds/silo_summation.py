@@ -97,7 +97,7 @@ def sum_over_silos(
 
 
 def _blocks(records: Any, silo: int) -> Any:
-    """A silo's records as the sum takes them; one vector alone is refused: it may be a silo or a record."""
+    """A silo's records, ready to be summed; a lone vector is refused, as it may mean a silo or a record."""
     if getattr(records, "ndim", 2) == 1:
         raise InvalidInput(
             f"silos[{silo}]: must be a (records, d) array or an iterable of such, got one vector; a silo "

@@ -1,4 +1,4 @@
-"""What an owner of data has spent of its privacy budget, over all questions and runs, on its own disk.
+"""A data owner's record, on its own disk, of the privacy budget spent over all questions and runs.
 
 ε and δ of one question after another add up (basic composition), also when a question was chosen in the light
 of earlier answers. A charge is on disk before the data is read.

@@ -19,7 +19,7 @@ from skelmix.rounds.ledger import Ledger
 from skelmix.rounds.security import Secure, check_secure
 from skelmix.rounds.silo_summation import sum_over_silos
 
-_BLOCK_NUMBERS = 1 << 22  # of vectors that are encoded at once
+_BLOCK_NUMBERS = 1 << 22  # float64 numbers that are encoded at once
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ class PrivateSum:
     def deviation(self) -> float:
         """The standard deviation of each coordinate's error: noise, rounding and coordinates not sent.
 
-        It is known beforehand and says nothing about the data. What clipping took from long vectors is not in
-        it. About 95 % of the coordinates are within twice this of the sum of the clipped vectors.
+        It is known beforehand and says nothing about the data. It does not include what clipping took from
+        long vectors. About 95 % of the coordinates are within two such deviations of the clipped vectors'
+        sum.
         """
         return self.predicted.deviation
 
@@ -108,7 +109,8 @@ def private_sum(
     With a plan of `Silos`, vectors is an iterable with one item per silo: a (records, d) array or table, or
     an iterable of such blocks, which is streamed. Every record is clipped and added exactly, each silo rounds
     and noises its sum once, and the guarantee is for one record. Records with NaN or infinity count as zero
-    there, unless all are: `InvalidInput`. The true error is that of the clipped records' sum.
+    there; if all records are such, `InvalidInput` is raised. The true error is that of the clipped records'
+    sum.
 
     Example:
 
@@ -216,7 +218,7 @@ def _total(
 def _unsampled(report: PrivacyReport) -> PrivacyReport:
     """The guarantee without sampling: the vectors may be the same people's in every call.
 
-    There is no secret cohort then, and nothing that opening a sum or a law of dropouts could reveal.
+    There is then no secret cohort, so opening a sum reveals nothing about one.
     """
     if report.sampling_probability == 1:
         return report

@@ -1,8 +1,8 @@
 """The participant's side of a round: advertise, share, masked, (consistency), unmask.
 
 Each method takes the server's message as bytes and returns the answer as bytes. A refused message raises and
-leaves the client as it was. Nothing but the masked vector and, for each neighbour, one of two shares ever
-leaves in the clear; with the share of a survivor's self mask go those of its noise that is to be removed.
+leaves the client as it was. Nothing leaves in the clear but the masked vector and, for each neighbour, one of
+two shares: that of its mask key, or that of its self mask together with those of the noise to be removed.
 """
 
 from __future__ import annotations

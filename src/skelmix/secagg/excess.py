@@ -49,7 +49,7 @@ class ExcessNoise:
         return any(self.rate(piece) > LARGEST_RATE for piece in range(len(self.sizes)))
 
     def rate(self, piece: int) -> Fraction:
-        """r of the piece's law Sk(r, r), as an exact number: its units, of K between all."""
+        """r of the piece's law Sk(r, r), as an exact number: its units' part of K."""
         division, sizes = self._division
         return Fraction(self.noise) * sizes[piece] / division.units
 

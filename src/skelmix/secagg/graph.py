@@ -15,11 +15,11 @@ circle:
 1: the neighbours of a participant are a uniform subset of the others, so the colluders among them have a
 hypergeometric law. The tail is multiplied by n (union bound).
 
-2: with `threshold` who answer the same holds of those. A plan may state a law instead: everybody answers
-independently of the others and of the order, with probability 1 - `dropout_rate` at least. Then n times the
-tail of Bin(degree - 1, 1 - dropout_rate) is under 2^-42: one neighbour is left out, whose answer need not
-follow any law. A degree that rests on the law opens all but one in a million rounds in which `threshold`
-answer, however unlikely that is under the law.
+2: if exactly `threshold` participants answer, those among the neighbours have such a law, too. A plan may
+state a law instead: everybody answers independently of the others and of the order, with probability 1 -
+`dropout_rate` at least. Then n times the tail of Bin(degree - 1, 1 - dropout_rate) is under 2^-42: one
+neighbour is left out, whose answer need not follow any law. A degree that rests on the law opens all but one
+in a million rounds in which `threshold` answer, however unlikely that is under the law.
 
 3: let h = degree / 2, and let every colluder and dropout be a bad place. An honest survivor is joined to the
 next one along the circle unless h or more bad places lie between them. Where this is so at most once, the
@@ -30,7 +30,7 @@ places, which are all bad with probability C(bad, degree)/C(n, degree).
 All tails are compared as exact integers.
 
 The sparse graph is always dimensioned for at least one colluder in twenty, so that a round whose plan names
-none does not end up on a bare ring; under 100 participants it saves nothing worth the weaker guarantee, and
+none does not end up on a bare ring; below 100 participants it saves too little for its weaker guarantee, so
 the full graph is taken.
 """
 
@@ -49,7 +49,7 @@ from skelmix.validation import fraction, whole
 FAILURE_BITS = 40
 LEAST_SPARSE = 100
 _EACH_BITS = FAILURE_BITS + 2  # three events under 2^-42 each stay under 2^-40 together
-_SELDOM_BITS = 20  # of event 2 with `threshold` answers, where the degree rests on a law of dropouts
+_SELDOM_BITS = 20  # for event 2 with exactly `threshold` answers, where the degree rests on a law
 _LAW_BITS = 20  # dropout rates are rounded up to so many binary places
 
 
@@ -163,10 +163,10 @@ def _law_suffices(graph: Graph, dropout_rate: float) -> bool:
 def meets(graph: Graph, threshold: int, colluding: int) -> bool:
     """Whether a ring lattice keeps secret what it must (events 1 and 3), at its own degree and threshold.
 
-    For whoever is shown a graph: nothing is searched, and the work grows with the degree alone. More
-    neighbours than `sparse` would take are as good; a graph that `sparse` gives always meets. Event 2 is not
-    judged here: it may rest on a law of dropouts, which a plan states and a request does not, and a graph
-    that fails it only keeps the sum closed. Whoever knows the plan asks `opens`.
+    It judges a graph that somebody else chose: nothing is searched, and the work grows with the degree alone.
+    More neighbours than `sparse` would take are accepted; a graph that `sparse` gives always passes. Event 2
+    is not judged here: it may rest on a law of dropouts, which a plan states and a request does not, and a
+    graph that fails it only keeps the sum closed. Whoever knows the plan asks `opens`.
     """
     n, degree, t = graph.participants, graph.degree, graph.share_threshold
     colluding = max(colluding, -(-n // 20))
@@ -182,9 +182,9 @@ def meets(graph: Graph, threshold: int, colluding: int) -> bool:
 def opens(graph: Graph, threshold: int, dropout_rate: float | None = None) -> bool:
     """Whether enough neighbours of everyone answer, practically always (event 2).
 
-    Either whenever `threshold` of all answer; or under the law of `dropout_rate`, and then in all but one
-    in a million rounds in which `threshold` answer. The full graph needs no more than these. Like `meets` for
-    whoever is shown a graph; a graph that `sparse` gives always opens.
+    Either whenever `threshold` of all answer; or under the law of `dropout_rate`, and then in all but one in
+    a million rounds in which `threshold` answer. The full graph needs no more than these. Like `meets`, it
+    judges a graph that somebody else chose; a graph that `sparse` gives always opens.
     """
     n, degree, t = graph.participants, graph.degree, graph.share_threshold
     if graph.full or not 1 <= threshold <= n:

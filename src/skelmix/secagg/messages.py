@@ -243,7 +243,7 @@ class UnmaskRequest(Message):
 class UnmaskShares(Message):
     """Client to server: a share of each neighbour's self-mask seed or of its mask key, never both.
 
-    With the seed's share those of the neighbour's removed pieces of noise, one after the other.
+    A seed's share is followed by the shares of that neighbour's removed pieces of noise.
     """
 
     session: bytes

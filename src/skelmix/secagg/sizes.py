@@ -17,7 +17,7 @@ from skelmix.secagg.messages import (
 )
 from skelmix.secagg.sharing import SHARE_BYTES
 
-_LATE_ROUND = 1 << 31  # a number that takes as many bytes as any that a run gets to
+_LATE_ROUND = 1 << 31  # a round number that takes as many bytes as any that occurs
 
 
 @lru_cache(maxsize=256)

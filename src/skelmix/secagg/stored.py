@@ -40,7 +40,7 @@ class Round:
     mask_secret: bytearray = field(repr=False)
     seed: bytearray = field(repr=False)
     pieces: bytearray = field(repr=False)  # the secrets of this client's noise, one after the other
-    own_shares: bytes = field(repr=False)  # of its own secrets, in the order of those that it holds of others
+    own_shares: bytes = field(repr=False)  # shares of its own secrets, in the order of `held`
     held: Secrets = field(default_factory=Secrets)  # neighbour -> shares of its seed, mask key and pieces
     sharers: bytes = b""
     survivors: bytes = b""

@@ -2,8 +2,8 @@
 
 A question becomes one vector per record (`Layout`), each party adds up its own records exactly (`party_sum`),
 the sums are noised and added under one privacy budget, and the decoded total becomes answers with intervals
-(`Estimator`). `private_statistics` does all of that in one call; `plan_statistics` tells beforehand how
-accurate each answer will be.
+(`Estimator`). `private_statistics` does all of that in one call; `plan_statistics` predicts how accurate each
+answer will be.
 
 The rules for values: numbers are clamped to the stated bounds; a missing number (empty, NaN, or text that is
 no number) is left out of sums, means, variances and quantiles and counts as "missing" in histograms; unknown

@@ -71,8 +71,8 @@ class Accumulator:
     def __init__(self, layout: Layout, radius: int, rows: int = 1) -> None:
         self._layout = layout
         self._amplitudes = layout.amplitudes(radius, rows)
-        self._counts = np.zeros(layout.dimension, np.int64)  # records per entry, of blocks that count
-        self._sums = np.zeros(layout.dimension, np.int64)  # of rounded values
+        self._counts = np.zeros(layout.dimension, np.int64)  # records per entry, for blocks that count
+        self._sums = np.zeros(layout.dimension, np.int64)  # sums of rounded values
         self._moments = self._moment_jobs()
 
     def _moment_jobs(self) -> dict[tuple[str, Any], dict[type, int]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from skelmix.arrays import FloatArray
 
-_SHARE_FOR_MEAN = 0.02  # of the error probability, for the nuisance mean inside a variance
+_SHARE_FOR_MEAN = 0.02  # share of the error probability that pays for the unknown mean inside a variance
 _GRID = 129
 
 

@@ -57,7 +57,7 @@ class WholeLines:
         tail = b""
         while block := self._file.read(_BLOCK):
             end = block.rfind(b"\n") + 1
-            if not end:  # in the midst of a long line: keep no more of it than shows that it is too long
+            if not end:  # in the middle of a long line: keep only enough of it to see that it is too long
                 tail += block if len(tail) <= LONGEST else b""
                 continue
             piece, tail = tail + block[:end], block[end:]

@@ -19,7 +19,7 @@ from skelmix.statistics.accumulate import Accumulator, entries
 from skelmix.statistics.arrow import MISSING_TEXTS, is_text, pyarrow
 from skelmix.statistics.layout import Layout
 
-_MOST_ENTRIES = 1 << 24  # int64 in memory at a time for owners with many records
+_MOST_ENTRIES = 1 << 24  # int64 numbers in memory at a time, for owners with many records
 Read = Callable[[], Iterator[Any]]
 
 
@@ -40,7 +40,7 @@ def add_owners(
     step = max(1, _MOST_ENTRIES // layout.dimension)
     for start in range(
         0, max(1, len(prolific)), step
-    ):  # nobody has many: the file is read again all the same
+    ):  # the file is read again even if nobody has many records
         group = prolific.slice(start, step)
         for vector in _sums(read, owner, group, layout, radius, rows):
             accumulator.add_vector(scaled_to(vector, radius))

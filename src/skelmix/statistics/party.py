@@ -167,5 +167,5 @@ class _Source:
             try:
                 return tuple(csv_problems(self._path, self._numeric))
             except Exception as error:
-                return (f"{self._path}: some records were not used; which ones cannot be told ({error})",)
+                return (f"{self._path}: some records were not used; which ones is unknown ({error})",)
         return tuple(f"{self._path}, {problem}" for problem in self._wrong)

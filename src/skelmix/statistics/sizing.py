@@ -23,7 +23,7 @@ from skelmix.validation import positive, whole
 
 _MOST_BITS = 32
 _GRID_NOISE = 400.0  # standard deviation on the integer grid at which coding costs about 1 % of the error
-_CLOSE = 1.02  # times the central Gaussian's standard error: more bits are not worth it
+_CLOSE = 1.02  # bits are enough when the standard error is at most this many times the central Gaussian's
 _NOISE_REACH = 12.0  # standard deviations that the noise exceeds with a probability below 1e-30 only
 _ATTEMPTS = 8
 
@@ -150,8 +150,8 @@ def plan_statistics(
 ) -> StatisticsPlan:
     """The plan of one private sum that answers the question within the target; reads no data.
 
-    The bits per coordinate are as few as bring the standard error within 2 % of the central Gaussian's, at
-    most 32. Raises `InvalidInput` when 32 bits cannot hold the sum of so many records.
+    It takes the fewest bits per coordinate, at most 32, that bring the standard error within 2 % of the
+    central Gaussian's. Raises `InvalidInput` when 32 bits cannot hold the sum of so many records.
 
     Example:
 
@@ -222,7 +222,7 @@ def plan_for_error(
     """
     positive(relative_error=relative_error)
     layout, schedule = Layout(question), parties.silos.schedule(1)
-    ratio = 1.0  # of the real standard error to the central Gaussian's
+    ratio = 1.0  # ratio of the real standard error to the central Gaussian's
     for _ in range(_ATTEMPTS):
         margin = ratio
 

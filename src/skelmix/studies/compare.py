@@ -44,7 +44,7 @@ def plot_error_against_rate(
             options = settings | {"mechanism": mechanism, "bound": bound or settings["bound"], "rate": rate}
             try:
                 central = build(**options)
-            except (PrivacyUnattainable, InvalidInput):  # no noise does it, or the bits cannot carry it
+            except (PrivacyUnattainable, InvalidInput):  # no noise suffices, or the bits cannot carry it
                 continue
             points.append((rate, central.predicted.effective_mse, 0.0))
         draw_line(at, line, points)

@@ -46,7 +46,7 @@ def measure(cell: Row) -> Row:
     runs = _samplers(cell["variance"], cell["samples"])
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for draw in runs.values():
-        draw(1)  # tables are built and kernels compiled once, outside the price of a sample
+        draw(1)  # tables are built and kernels compiled once, outside the timing
     for _ in range(cell["repetitions"]):
         for name, draw in runs.items():
             start = process_time()

@@ -9,7 +9,7 @@ from skelmix.studies.claims import Claim, judged
 from skelmix.studies.rows import Row
 from skelmix.studies.training_rows import EPSILONS, GIVEN_SCALES, SCALES, Accuracies, Mean, claim_of_cases
 
-MEANINGFUL = 50.0  # percent: what the paper calls meaningful, it does not say
+MEANINGFUL = 50.0  # percent; the paper does not say which accuracy it calls meaningful
 
 #: as the paper says: points that SMM gains over DDG and Skellam at 2^8, ε = 3; the same at |B| = 960; its
 #: gap to DPSGD at 2^10

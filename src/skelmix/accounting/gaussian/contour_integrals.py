@@ -23,13 +23,13 @@ from skelmix.accounting.gaussian.level_sums import tilted_modulus
 from skelmix.accounting.gaussian.tilted import TiltedExpansion
 from skelmix.arrays import FloatArray
 
-STEP = 1.0  # between the real parts of contours, in units of 1/mu
+STEP = 1.0  # distance between the real parts of contours, in units of 1/mu
 _DECAY = 3.5  # the integrals end at Ω with Ω·s = this
 _FINE, _COARSE = 0.02, 0.2  # widths of the intervals of ω, in units of 1/mu
 _FINE_END = 10.0  # the Gaussian factor is e^-50 there
-GRID = 0.2  # of the Lipschitz grid: the largest change of ω·ln r and of t·x·χ over one cell
-_FINE_GRID, _FINE_GRID_END = 0.05, 9.0  # the same up to this ω, in units of 1/mu, where decay is slow
-_MOST_SHRINKS = 40  # of what the series are used for; far below any x that matters
+GRID = 0.2  # largest change of ω·ln r and of t·x·χ over one cell of the Lipschitz grid
+_FINE_GRID, _FINE_GRID_END = 0.05, 9.0  # a finer grid up to this ω, in units of 1/mu, where decay is slow
+_MOST_SHRINKS = 40  # most times the series' range is shrunk: that ends far below any x that matters
 _SEGMENT = 1.35  # the middle range is cut into segments of ω with this ratio
 
 
@@ -38,7 +38,7 @@ class Contour:
     """The lines Re t = u and Re t = 1 - u, u = 1/2 + offset, with e(t) for both on a grid of ω."""
 
     offset: float
-    nodes: FloatArray  # of ω, from 0
+    nodes: FloatArray  # values of ω, from 0
     error: FloatArray  # radius²·e(t) at nodes[1:], the larger of both lines; finite
     distance: FloatArray  # |t² - t|, so that error/distance is a bound on the interval before nodes[1:]
     on_axis: float  # radius²·e(u)
@@ -173,7 +173,7 @@ class Middle:
         for segment in self.segments:
             starts = np.array([max(segment.low, line.start) for line in lines])
             high = min(segment.high, end)
-            for low in np.unique(starts[starts < high]).tolist():  # lines that share their nodes
+            for low in np.unique(starts[starts < high]).tolist():  # lines with the same nodes
                 same_start = np.flatnonzero(starts == low)
                 nodes = np.linspace(low, high, math.ceil((high - low) / segment.width) + 1)
                 left, right = nodes[:-1], nodes[1:]
@@ -265,7 +265,7 @@ class _Segment:
 
 
 def _first(good: Callable[[int], bool], near: int) -> int:
-    """A number that is good while the one before is not (0: the first), or `_MOST_SHRINKS`.
+    """A number that is good, while the one before it is not; or 0, or `_MOST_SHRINKS`.
 
     The search goes in growing steps from `near`, then by halves.
     """

@@ -31,7 +31,7 @@ from skelmix.errors import PrivacyUnattainable
 MOMENTS = 10  # L, even
 LOGARITHM = 6  # I
 _PARTS = 32  # subintervals of a piece
-_DEGREE = 16  # in τ; higher powers are folded into it, which is an upper bound for |τ| <= _WIDEST
+_DEGREE = 16  # highest power of τ; higher ones are folded into it, which is an upper bound for |τ| <= _WIDEST
 _WIDEST = 1.5
 _INVALID = 0.9  # |w| must stay below this for the logarithm's series
 

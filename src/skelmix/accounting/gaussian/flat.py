@@ -46,17 +46,17 @@ _SMOOTHING = (
     0.2,
     0.3,
 )  # extra Gaussian observation, as a share of mu
-_SPLIT = 0.1  # of |t|·x·χ: coordinates above it are expanded under the tilted law
-_TILTED_END = 9.0  # of ω there, in units of 1/mu: the Gaussian factor is e^-40
-_PLAIN, _FEW_LEVELS = 0.5, 500  # up to here |t|·linf·χ is small enough to do without, at little cost
-_MOST_TILTED = 4e4  # variance: beyond, that costs seconds
-_MIDDLE_COST = 1.2e7  # of the grid of the middle range, cells times levels: some tenths of a second
-_EPSILON_STEP = 0.01  # of the grid in ε, in units of mu
+_SPLIT = 0.1  # coordinates whose |t|·x·χ is above this are expanded under the tilted law
+_TILTED_END = 9.0  # largest ω there, in units of 1/mu: the Gaussian factor is e^-40
+_PLAIN, _FEW_LEVELS = 0.5, 500  # |t|·linf·χ, levels: below both, the tilted law is hardly needed
+_MOST_TILTED = 4e4  # variance beyond which the tilted law costs seconds
+_MIDDLE_COST = 1.2e7  # most cells times levels of the middle range's grid: some tenths of a second
+_EPSILON_STEP = 0.01  # step of the grid in ε, in units of mu
 _MU_CELLS = 16
-_LARGEST_ETA = 0.5  # beyond, other bounds are better
-_MOST_VARIANCE = 4e5  # beyond, the cost of a certificate grows and its gain over gdp falls below 1 %
-_LARGEST_LINF = 1.0  # of a coordinate, in deviations of the noise: beyond, gdp and rdp are better
-_LARGEST_LINF_AT_MANY_LEVELS = 0.1  # where the tilted law is too dear
+_LARGEST_ETA = 0.5  # with a larger mu/ideal - 1, other bounds are better
+_MOST_VARIANCE = 4e5  # with more, a certificate costs more, and gains less than 1 % over gdp
+_LARGEST_LINF = 1.0  # largest coordinate, in deviations of the noise; with larger ones gdp and rdp are better
+_LARGEST_LINF_AT_MANY_LEVELS = 0.1  # used where the tilted law is too expensive
 _POLE = 0.03  # contours keep this distance from t = 0 and t = 1
 
 
@@ -142,7 +142,7 @@ def _smallest_mu(lines: list[Contour], values: Ratios, linf: float, radius: floa
         mu = _dominating(offsets, errors, ideal * math.hypot(1.0, share), slack)
         misses = 0 if mu < best else misses + 1
         best = min(best, mu)
-        if misses == 2 and best < math.inf:  # one alone may be a grid that fell badly
+        if misses == 2 and best < math.inf:  # a single worse value may come from an unlucky grid
             break
     return best
 
@@ -177,7 +177,7 @@ def _ratios(law: Law, linf: float) -> Ratios:
 def _series_alone(lines: list[Contour], offsets: FloatArray, ideal: float, slack: float) -> float:
     """A quick estimate of mu/`ideal` from the series alone, as if smoothing cost nothing.
 
-    Infinite: there is hardly any hope.
+    Infinite where a certificate is unlikely.
     """
     if not lines:
         return math.inf

@@ -18,7 +18,7 @@ from scipy.special import log_ndtr
 from skelmix.accounting.gaussian.transforms import convolution, convolution_power
 from skelmix.arrays import FloatArray
 
-_FARTHEST = 9.98  # in deviations: beyond, the mass is below e^-50
+_FARTHEST = 9.98  # deviations beyond which the mass is below e^-50
 _TAIL = 1e-15  # mass that a composition may cut off; it counts as an infinite loss
 _ORDERS = 20  # exponents of the Chernoff bounds that say where to cut
 
@@ -54,8 +54,8 @@ class Losses:
             return 0.0
         mass = self.mass[skip:]
         losses = (self.first + np.arange(skip, len(self.mass))) * self.interval
-        upper = self.infinite + np.cumsum(mass[::-1])[::-1]  # of P, from each loss on
-        lower = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]  # of Q
+        upper = self.infinite + np.cumsum(mass[::-1])[::-1]  # mass of P from each loss on
+        lower = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]  # mass of Q from each loss on
         too_much = upper - np.exp(np.minimum(losses, 700.0)) * lower > delta  # H_ε at each loss
         too_much[-1] = False  # only `infinite` is beyond the last one
         k = int(np.flatnonzero(too_much)[-1]) + 1 if too_much.any() else 0
@@ -115,7 +115,7 @@ def hockey_stick(epsilon: FloatArray, mu: float) -> FloatArray:
 
 def sampled_gaussian(mu: float, q: float, interval: float) -> tuple[Losses, Losses]:
     """One round, (1-q)·N(0,1) + q·N(mu,1) against N(0,1), and the other way round; 0 < q <= 1, mu > 0."""
-    farthest = mu * _FARTHEST + mu**2 / 2  # of the losses before sampling
+    farthest = mu * _FARTHEST + mu**2 / 2  # largest loss before sampling
     top, bottom = (_sampled(sign * farthest, q) for sign in (1, -1))
     forward = _connected(*_grid(bottom, top, interval), interval, mu, q, False)
     if q == 1:

@@ -20,7 +20,7 @@ from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.noise.certified import precision
 from skelmix.noise.laws import DiscreteGaussian, DiscreteGaussianSum, Law, Skellam
 
-_MOST_LEVELS = 3e6  # on either side: some ten seconds
+_MOST_LEVELS = 3e6  # noise levels on either side of zero: some ten seconds
 
 _LOG_FLOAT = 640.0  # masses below e^-640 would leave the normal range of float64
 _NATS_BEYOND = 60.0  # what the table leaves out is below e^-60 of the smallest mass that is used

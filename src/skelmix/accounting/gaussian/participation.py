@@ -29,10 +29,10 @@ from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.validation import non_negative, positive, probability
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
-_FINEST_STEPS = 9  # it is halved at most so often
+_FINEST_STEPS = 9  # the discretisation is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this: relative below 1, absolute up to 20
-_MOST_POINTS = 2e6  # of the grid of one round
-_LARGEST_MU = 40.0  # of a round on the grid: beyond, no guarantee is of any use
+_MOST_POINTS = 2e6  # most grid points of one round
+_LARGEST_MU = 40.0  # largest mu of one round: with a larger one, ε is too large to be of use
 
 
 def _intervals(mu: float, coin: float) -> Iterator[float]:
@@ -130,7 +130,7 @@ def largest_mu_against_aggregator(
     """The largest mu of a round, to 1e-4, with which a run is private against the aggregator.
 
     Guarantee: `aggregator_epsilon` of that mu without slack is at most epsilon at delta; take the slack's
-    share off delta beforehand. At most 40. Raises `PrivacyUnattainable` when even mu = 1e-6 does not do it.
+    share off delta beforehand. At most 40. Raises `PrivacyUnattainable` when even mu = 1e-6 is too large.
     """
     positive(epsilon=epsilon)
     probability(delta=delta)
@@ -165,7 +165,7 @@ def _rough_log_mu(epsilon: float, delta: float, participations: Participations, 
 
 
 def _root(excess: Callable[[float], float], x: float, step: float) -> float:
-    """The root of a rising function of ln mu, to 5e-6, or the largest ln mu of use."""
+    """The root of a rising function of ln mu, to 5e-6, or the largest useful ln mu."""
     lowest, highest = math.log(1e-6), math.log(_LARGEST_MU)
     low = high = min(highest, max(lowest, x))
     while excess(low) > 0:

@@ -34,7 +34,7 @@ Part = tuple[GaussianCertificate, float, int]
 _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, rounds)
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
-_FINEST_STEPS = 11  # it is halved at most so often
+_FINEST_STEPS = 11  # the discretisation is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
 _MOST_POINTS = 2e6
 
@@ -58,7 +58,7 @@ class _Gaussian:
         if self.mu == 0:
             return 0.0
         near = float(log_ndtr(self.mu / 2 - epsilon / self.mu))
-        rounding_error = 1e-15 * (1 + abs(near) + epsilon) * math.exp(near)  # digits, where mu is small
+        rounding_error = 1e-15 * (1 + abs(near) + epsilon) * math.exp(near)  # matters where mu is small
         return float(hockey_stick(np.asarray(epsilon), self.mu)) * (1 + 1e-9) + rounding_error
 
     def epsilon(self, delta: float) -> float:
@@ -128,7 +128,7 @@ def _least_epsilon(profile: _Profile, delta: float, slack: float) -> float:
 def _epsilon(parts: _Gaussians, delta: float, slack: float) -> tuple[float, float]:
     """(ε, discretisation at which it settled)."""
     parts = tuple(part for part in parts if part[0] > 0 and part[1] > 0)
-    if any(mu > 40 for mu, _, _ in parts):  # of no use, and no discretisation fits into memory
+    if any(mu > 40 for mu, _, _ in parts):  # such an ε is of no use, and no discretisation fits into memory
         return math.inf, 0.0
     interval, before, step = _coarsest(parts), math.inf, 2.0
     for _ in range(_FINEST_STEPS):
@@ -148,7 +148,7 @@ def _coarsest(parts: _Gaussians) -> float:
 
 
 def _finest(parts: _Gaussians) -> float:
-    widest = max((mu * (mu + 20) for mu, _, _ in parts), default=1.0)  # of the privacy losses of a round
+    widest = max((mu * (mu + 20) for mu, _, _ in parts), default=1.0)  # range of a round's privacy losses
     return widest / _MOST_POINTS
 
 
@@ -261,7 +261,7 @@ def largest_mu(
 
     Guarantee: gaussian_pld_epsilon(1/mu, …) <= epsilon was evaluated. Take the slack's share off delta
     beforehand. near: the delta of an answer already known, to start from. Raises `PrivacyUnattainable` when
-    even mu = 1e-6 does not do it.
+    even mu = 1e-6 is too large.
     """
     positive(epsilon=epsilon)
     probability(delta=delta)

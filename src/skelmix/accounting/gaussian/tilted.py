@@ -25,7 +25,7 @@ from skelmix.arrays import FloatArray
 from skelmix.errors import PrivacyUnattainable
 
 _NARROW = 1 / 16  # half width of a piece, at most: as a share of x, and times |t|·χ
-_TRUNCATION = 1e-9  # what the series in ω leave out at the largest ω, about
+_TRUNCATION = 1e-9  # roughly what the series in ω leave out at the largest ω
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,7 @@ def composed_epsilon(one_round: Callable[[float], float], q: float, rounds: int,
 
     def sampled(share: float) -> float:
         delta_0 = share * delta / (rounds * q)
-        epsilon_0 = one_round(min(delta_0, 0.5))  # a smaller δ₀ than the budget's is always allowed
+        epsilon_0 = one_round(min(delta_0, 0.5))  # a δ₀ below the budget's share is always allowed
         return amplify_poisson(epsilon_0, q) if epsilon_0 < math.inf else math.inf
 
     best = compose_linear(sampled(1.0), rounds)

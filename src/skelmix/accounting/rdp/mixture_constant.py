@@ -1,4 +1,4 @@
-"""The constant κ: what a coordinate of a randomly rounded vector costs per unit of its square, certified.
+"""The constant κ: a certified bound on what a randomly rounded coordinate costs per unit of its square.
 
 κ_α = sup over 0 < |x| <= reach of max{D_α(P_x‖P0), D_α(P0‖P_x)}/x², with P0 the law of the summed noise and
 P_x that of x rounded at random plus the noise. A vector with ‖x‖₂ <= radius then costs at most κ_α·radius² at
@@ -34,7 +34,7 @@ from skelmix.validation import positive
 TIGHTNESS = 1e-4
 """How far, relatively, the returned bound may lie above the supremum."""
 
-_FAR = 1e6  # variance from which on sums over the masses give way to closed forms
+_FAR = 1e6  # with more variance, closed forms replace sums over the masses
 _LONGEST = 1 << 22
 
 

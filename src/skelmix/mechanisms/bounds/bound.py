@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: share of δ that pays for the total variation between a mechanism and its Gaussian certificate
 SLACK_SHARE = 0.02
 
-_MOST_SLACK = 0.01  # of one round: more would not be a small correction any more
+_MOST_SLACK = 0.01  # largest slack of one round: more would no longer be a small correction
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Bound(ABC):
     """A theorem about the sums that a mechanism releases.
 
     name: how users call it. statement: what it is, in one line of a privacy report. certified: proved here,
-    numerical error included, rather than a closed form of the literature. assumed: what its numbers for
-    sampled rounds take for granted and do not prove, in words; empty when that is nothing. states_gdp: it
-    proves the Gaussian differential privacy of a round.
+    numerical error included, rather than a closed form of the literature. assumed: in words, what its numbers
+    for sampled rounds assume without proof; empty when nothing. states_gdp: it proves the Gaussian
+    differential privacy of a round.
     """
 
     name: ClassVar[str]
@@ -72,9 +72,9 @@ class Bound(ABC):
     ) -> float:
         """ε for an adversary who sees in which rounds the participant takes part.
 
-        proved: what `epsilon` found, its certificate included. participations: in how many rounds that is.
-        contribute: the probability with which the participant then secretly sends its vector rather than
-        zero.
+        proved: what `epsilon` found, its certificate included. participations: the law of the number of
+        rounds in which the participant takes part. contribute: the probability with which it then secretly
+        sends its vector rather than zero.
         """
 
     def against_aggregator(
@@ -111,8 +111,8 @@ class Bound(ABC):
     ) -> float | None:
         """Least total noise with which `build(total_noise)` meets (ε, δ), on the private side.
 
-        multiplier: noise multiplier of a Gaussian that would do, to start from. Returns None when it is not
-        below `below`; raises `PrivacyUnattainable` when no noise meets the target.
+        multiplier: noise multiplier of a Gaussian that meets the target; the search starts there. Returns
+        None when it is not below `below`; raises `PrivacyUnattainable` when no noise meets the target.
         """
 
         def cost(noise: float) -> float:
@@ -123,7 +123,7 @@ class Bound(ABC):
             if self.hopeless(rival, schedule, epsilon, delta) or cost(rival.total_noise) > epsilon:
                 return None
         start = build(1.0).starting_noise(multiplier)
-        # a bound may ask for some noise at any radius
+        # even a tiny radius may need some noise under this bound
         return calibration.least_noise(
             cost, epsilon, start * 1e-4, max(start, 1.0) * 1e8, guess=start, step=1.1
         )
@@ -134,6 +134,6 @@ class Bound(ABC):
 
 
 def slack_budget(epsilon: float, delta: float, schedule: Schedule) -> float:
-    """Total variation that one round may differ from its Gaussian certificate: `SLACK_SHARE` of δ in all."""
+    """The slack of one round's Gaussian certificate, such that all rounds together use `SLACK_SHARE` of δ."""
     budget = SLACK_SHARE * delta / (math.exp(min(epsilon, 500.0)) * schedule.rounds * schedule.rate)
     return min(budget, _MOST_SLACK)

@@ -26,7 +26,7 @@ class CompositionBound(Bound):
     def epsilon(
         self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
     ) -> ProvedEpsilon:
-        # fixed cohorts are not amplified here, the participant's own coin is
+        # only the participant's own coin amplifies here; cohorts of a fixed size do not
         rate = schedule.rate if schedule.independent else schedule.contribute
         return ProvedEpsilon(composed_epsilon(mechanism.approximate_dp, rate, schedule.rounds, delta), self)
 
@@ -38,7 +38,7 @@ class CompositionBound(Bound):
         contribute: float,
         delta: float,
     ) -> float:
-        rare = _RARE_SHARE * delta  # pays for more participations than `most`
+        rare = _RARE_SHARE * delta  # pays for the chance of more participations than `most`
         most, left = participations.most, delta
         if not participations.fixed:
             often = smallest_cap(participations.rounds, participations.sampling_probability, rare)

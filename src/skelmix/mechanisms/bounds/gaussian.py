@@ -35,7 +35,7 @@ class GaussianBound(Bound):
         "taken off δ once per round; the rounding of the Fourier transforms is bounded by proof"
     )
 
-    #: how many times the noise of an equal Gaussian is worth a look
+    #: the search gives up beyond this many times the noise of an equal Gaussian
     most_noise = 1e8
 
     def serves(self, schedule: Schedule, delta: float) -> bool:
@@ -98,7 +98,7 @@ class GaussianBound(Bound):
         def mu(noise: float) -> float:
             try:
                 return build(noise).certificate(self.name, slack).mu
-            except PrivacyUnattainable as refusal:  # for a start, too little noise for a certificate
+            except PrivacyUnattainable as refusal:  # too little noise for a certificate
                 refusals.append(refusal)
                 return math.inf
 
@@ -111,7 +111,7 @@ class GaussianBound(Bound):
         used = build(quick).certificate(self.name, slack).slack / slack
         if share == 0 or used > 0.9:
             return quick
-        # part of δ's share was not needed: take back that part, and check
+        # part of δ's share was not needed: return it to the noise, and check again
         full = gaussian.largest_mu(epsilon, delta, rounds, rate)
         less = _by_scaling(mu, goal + 0.98 * (1 - used) * (full - goal), quick)
         if less is not None and self.epsilon(build(less), schedule, delta, slack).epsilon <= epsilon:
@@ -153,8 +153,8 @@ class FlatBound(GaussianBound):
     def _searched(
         self, mu: Callable[[float], float], goal: float, start: float, refusals: list[PrivacyUnattainable]
     ) -> float:
-        most = start * 1.3  # a flat certificate that needs much more is no gain
-        if start < _LITTLE_NOISE and mu(most) > goal:  # said at once, not on the way up
+        most = start * 1.3  # a flat certificate that needs much more noise than this gains nothing
+        if start < _LITTLE_NOISE and mu(most) > goal:  # refuse at once rather than at the end of the search
             raise (
                 refusals[0]
                 if refusals
@@ -181,8 +181,8 @@ def good_slack(mechanism: Mechanism, schedule: Schedule, delta: float) -> float:
 def _by_scaling(cost: Callable[[float], float], goal: float, start: float) -> float | None:
     """The least noise for a μ that is close to a power of the noise, in two or three evaluations.
 
-    The power is 1/√noise at first. Ends where μ was evaluated to be at most 0.02 % below the goal, so that
-    0.1 % less noise misses it; None when that does not come about.
+    At first μ is taken as proportional to 1/√noise. The search ends when the computed μ is at most 0.02 %
+    below the goal, so that 0.1 % less noise would miss it; None when it does not get there.
     """
     noise, slope = start, -0.5
     before: tuple[float, float] | None = None

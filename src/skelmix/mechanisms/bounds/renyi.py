@@ -45,7 +45,7 @@ class RenyiBound(Bound):
         return known_participation_epsilon(mechanism, participations, contribute, delta)
 
     def hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
-        """Compare with the Gaussian of equal variance: κ is never below its (Chapman and Robbins)."""
+        """Compare with a Gaussian of equal variance, whose κ is never larger (Chapman and Robbins)."""
         return rdp_epsilon(gaussian_curve(mechanism), schedule, delta)[0] > epsilon
 
 
@@ -61,7 +61,7 @@ class PaperBound(RenyiBound):
 
 
 def rdp_epsilon(curve: RdpCurve, schedule: Schedule, delta: float) -> tuple[float, int]:
-    """(ε, order) of all rounds, each with this Rényi curve before sampling; (inf, 0) without any order."""
+    """(ε, order) of all rounds, each with this Rényi curve before sampling; (inf, 0) if it has no order."""
     if schedule.amplified and schedule.independent:
         curve = subsampling.poisson(curve, schedule.rate)
     elif schedule.amplified:
@@ -72,7 +72,7 @@ def rdp_epsilon(curve: RdpCurve, schedule: Schedule, delta: float) -> tuple[floa
 
 
 def gaussian_curve(mechanism: Mechanism) -> RdpCurve:
-    """The curve of a Gaussian of the same variance: a lower bound on that of integer noise."""
+    """The curve of a Gaussian of the same variance: a lower bound on the curve of integer noise."""
     return closed_form.gaussian(mechanism.noise_variance(mechanism.shares), mechanism.l2_sensitivity)
 
 
@@ -93,8 +93,8 @@ def best_order(
     """(ε, order) by the mechanism's Rényi curve.
 
     Any set of orders gives a bound, and more orders cost time: the ones tried are those relevant to an
-    equal-variance Gaussian, plus a margin, unless the best one may lie beyond. An order of ε needs the curve
-    up to `orders_per_order` times it.
+    equal-variance Gaussian, plus a margin, unless the best one may lie beyond. To evaluate ε at an order, the
+    curve is needed up to `orders_per_order` times that order.
     """
     likely = epsilon_of(gaussian_curve(mechanism))[1]
     orders = DEFAULT_ORDERS[: orders_per_order * math.ceil(1.1 * likely)]
@@ -104,7 +104,7 @@ def best_order(
 
 
 def _curve(mechanism: Mechanism, orders: tuple[int, ...]) -> RdpCurve:
-    """The Rényi curve of one round, empty where the bound does not reach."""
+    """The Rényi curve of one round, empty where the bound says nothing."""
     try:
         return mechanism.rdp(orders)
     except PrivacyUnattainable:

@@ -5,9 +5,9 @@ out, and none, half or all of these do. One in twenty may collude, which takes t
 per participant; with nobody who colludes, one piece.
 
 Both rounds have the same threshold, all but the tolerated dropouts, as where everyone takes part. Rounds of
-sampled cohorts that remove excess noise open with fewer survivors, so that next to none fails (half of those
-without do, if as many drop out as are tolerated). On a sparse graph that takes more neighbours, as many as
-the plan's law of dropouts asks for: rows of their own, beside the round that they replace.
+sampled cohorts that remove excess noise open with fewer survivors, so that almost none fails (without removal
+half of them do, if as many drop out as are tolerated). On a sparse graph that takes more neighbours, as many
+as the plan's law of dropouts asks for: these have rows of their own, beside the round that they replace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skelmix.secagg.graph import LEAST_SPARSE
 TOLERANCES = (0.1, 0.2, 0.3)
 NOISE = 500.0
 TITLE = "Excess noise removed, 8 bits, beside the same round without it; milliseconds and bytes"
-_POPULATION, _ROUNDS, _DELTA = 250, 1_000, 1e-5  # of sampled cohorts: how many times a cohort, rounds, δ
+_POPULATION, _ROUNDS, _DELTA = 250, 1_000, 1e-5  # sampled cohorts: population in cohorts, rounds, δ
 
 
 def rows(
