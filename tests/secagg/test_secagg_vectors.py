@@ -1,5 +1,8 @@
 """Published test vectors and independent implementations, through the calls that the protocol makes."""
 
+import hmac
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -9,6 +12,7 @@ from skelmix.encoding.wrapping import wire_dtype
 from skelmix.errors import InvalidInput
 from skelmix.noise.entropy import ReproducibleEntropy
 from skelmix.secagg import masking, sharing
+from skelmix.secagg.excess import ExcessNoise
 from skelmix.secagg.failures import NotAuthentic
 from skelmix.secagg.keys import Identity, KeyPair, derive, framed, seal, unseal, verify
 
@@ -92,6 +96,16 @@ def test_derived_keys_differ_in_every_input_and_framing_is_injective():
     ]
     assert len({base, *others}) == 6
     assert framed(b"a", b"") != framed(b"", b"a") != framed(b"a")
+
+
+def test_the_seed_of_a_piece_is_hkdf_of_its_secret_bound_to_round_participant_and_piece():
+    secret, transcript = bytes(range(16)), bytes(range(100, 132))
+    pieces = ExcessNoise(320.0, participants=10, fewest=7, colluding=1)
+    key = hmac.digest(transcript, secret, "sha256")  # RFC 5869: extract, then one block of expand
+    parts = (b"skelmix secagg v3 noise piece", (6).to_bytes(8, "big"), (2).to_bytes(8, "big"))
+    info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    seed = hmac.digest(key, info + b"\x01", "sha256")
+    assert pieces.expandable([(2, secret)], transcript, 6) == [(seed, Fraction(4))]  # 4 of 320 units
 
 
 def test_signatures_hold_for_one_purpose_one_text_one_signer():
