@@ -7,6 +7,7 @@ takes them at the site, the messenger carries them, and `call` makes them again 
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class Response:
 
 
 UNAVAILABLE = Response(503, {}, b"")  # Flower tries again
+FORBIDDEN = Response(403, {}, b"")
+# what a SuperNode asks for. The same port also takes new runs, with code for all sites (/v1/control), and
+# serves what the server's app sees (/v1/runtime): neither is for a site to reach.
+FLEET = re.compile(r"/v1/fleet/[a-z-]+")
 Carry = Callable[[Request], Response]
 
 
@@ -40,7 +45,12 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def call(address: str, request: Request, *, timeout: float = 60.0) -> Response:
-    """Make the request to `address` (host:port); `UNAVAILABLE` where nobody answers in time."""
+    """Make the request to `address` (host:port); `UNAVAILABLE` where nobody answers in time.
+
+    Requests come from sites, which need not be honest: all but a SuperNode's own are `FORBIDDEN`.
+    """
+    if request.method != "POST" or not FLEET.fullmatch(request.path):
+        return FORBIDDEN
     link = http.client.HTTPConnection(address, timeout=timeout)
     try:
         link.request(request.method, request.path, request.body, request.headers)

@@ -66,7 +66,7 @@ def site(relay, superlink):
 
 def ask(address, body, **headers):
     link = http.client.HTTPConnection(address, timeout=10)
-    link.request("POST", "/v1/fleet/pull?x=1", body, {"X-Token": "t", **headers})
+    link.request("POST", "/v1/fleet/pull-messages", body, {"X-Token": "t", **headers})
     answer = link.getresponse()
     found = answer.status, answer.headers["X-Answer"], answer.read()
     link.close()
@@ -76,9 +76,9 @@ def ask(address, body, **headers):
 @pytest.mark.parametrize("body", [b"", bytes(range(256)), b"\r\n0\r\n" * 200_000])
 def test_a_request_and_its_answer_arrive_as_they_were_sent(site, body):
     address, carried = site
-    assert ask(address, body) == (207, "kept", b"POST /v1/fleet/pull?x=1 t " + body[::-1])
+    assert ask(address, body) == (207, "kept", b"POST /v1/fleet/pull-messages t " + body[::-1])
     (request,) = carried
-    assert (request.method, request.path, request.body) == ("POST", "/v1/fleet/pull?x=1", body)
+    assert (request.method, request.path, request.body) == ("POST", "/v1/fleet/pull-messages", body)
 
 
 def test_what_belongs_to_one_connection_stays_there(site):
@@ -87,11 +87,26 @@ def test_what_belongs_to_one_connection_stays_there(site):
     assert {name.lower() for name in carried[0].headers} == {"accept-encoding", "x-token"}
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/control/start-run"),
+        ("POST", "/v1/runtime/pull-messages"),
+        ("POST", "/v1/fleet/../control/start-run"),
+        ("POST", "/v1/fleet/%2e%2e/control/start-run"),
+        ("POST", "//v1/control/start-run"),
+        ("GET", "/v1/fleet/get-run"),
+    ],
+)
+def test_a_site_reaches_nothing_but_what_a_supernode_needs(relay, superlink, method, path):
+    assert relay.call(superlink, relay.Request(method, path, {}, b"")).status == 403
+
+
 def test_a_superlink_that_is_gone_is_unavailable_for_now(relay):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        assert relay.call(address, relay.Request("POST", "/", {}, b"")).status == 503
+        assert relay.call(address, relay.Request("POST", "/v1/fleet/get-run", {}, b"")).status == 503
 
 
 def test_a_node_that_does_not_wait_leaves_no_traceback(relay, capsys):
@@ -103,7 +118,7 @@ def test_a_node_that_does_not_wait_leaves_no_traceback(relay, capsys):
     host, _, port = listener.address.rpartition(":")
     link = socket.create_connection((host, int(port)))
     link.sendall(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-    again = relay.call(listener.address, relay.Request("POST", "/", {}, b""))
+    again = relay.call(listener.address, relay.Request("POST", "/v1/fleet/get-run", {}, b""))
     listener.close()
     assert again.status == 200, "the listener goes on"
     assert "Traceback" not in capsys.readouterr().err

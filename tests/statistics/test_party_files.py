@@ -178,6 +178,11 @@ def broken(directory):
     pa.parquet.write_table(
         pa.table({"age": [[1]], "sex": ["F"], "diagnosis": ["A"]}), directory / "nested.parquet"
     )
+    for name, table in (
+        ("no-category", {"age": [1], "sex": ["F"]}),
+        ("nested-category", {"age": [1], "sex": [["F"]], "diagnosis": ["A"]}),
+    ):
+        pa.parquet.write_table(pa.table(table), directory / f"{name}.parquet")
     good = pa.table({"age": np.arange(5000) % 90, "sex": ["F"] * 5000, "diagnosis": ["A"] * 5000})
     pa.parquet.write_table(good, directory / "whole.parquet", row_group_size=100, compression="none")
     content = (directory / "whole.parquet").read_bytes()
@@ -192,7 +197,7 @@ def broken(directory):
     "name",
     [
         "absent.csv", "empty.csv", "text.parquet", "binary.csv", "no-column.csv", "twice.csv", "table.xlsx",
-        "nested.parquet", "cut.parquet", "folder.csv",
+        "nested.parquet", "no-category.parquet", "nested-category.parquet", "cut.parquet", "folder.csv",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("owners", [None, Owners("patient", 3)])

@@ -195,6 +195,20 @@ def test_numbers_that_are_not_whole_are_no_category():
     assert entry(total, layout.blocks[0], layout) == pytest.approx([1, 0, 5])
 
 
+@pytest.mark.parametrize("large", [2**62, 2**63, 2**64 - 1])
+def test_a_whole_number_beyond_int64_is_no_category_and_takes_no_other_record_with_it(large):
+    layout = Layout(parse_question("histogram(code: 1|2)"))
+    array = pa.array([1, 2, 2, large, None], pa.uint64())
+    total = total_of(pa.record_batch({"code": array}), layout=layout)
+    assert entry(total, layout.blocks[0], layout) == pytest.approx([1, 2, 2])
+
+
+def test_a_column_without_a_single_value_counts_as_other():
+    layout = Layout(parse_question("count; histogram(code: A|B)"))
+    total = total_of(pa.record_batch({"code": pa.nulls(3)}), layout=layout)
+    assert entry(total, layout.blocks[1], layout) == pytest.approx([0, 0, 3])
+
+
 @pytest.mark.parametrize("kind", [pa.int16(), pa.float32(), pa.decimal128(8, 2), pa.string(), "dictionary"])
 def test_numbers_are_found_whatever_the_column_is_stored_as(kind):
     layout = Layout(parse_question("sum(x, 0..100); mean(x)"))

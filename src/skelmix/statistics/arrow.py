@@ -66,6 +66,8 @@ def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
         codes = cells(array.dictionary, categories)
         table: NDArray[np.int32] = np.append(codes, np.int32(categories.other))
         return table[_indices(array.indices, len(codes))]
+    if pa.types.is_null(array.type):  # what writers make of a column without a single value
+        array = array.cast(pa.string())
     cells_of: dict[int, Any]
     if is_text(array.type):
         kind, cells_of = pa.string(), dict(enumerate(categories.names))
@@ -138,7 +140,8 @@ def _as_int64(array: Any) -> Any:
         whole = pa.compute.and_(small, pa.compute.equal(pa.compute.floor(wide), wide))
         array = pa.compute.if_else(whole, wide, None)
     elif pa.types.is_uint64(array.type):  # above the range of int64 no category can be
-        array = pa.compute.if_else(pa.compute.less(array, 1 << 62), array, None)
+        largest = pa.scalar((1 << 62) - 1, pa.uint64())  # not a Python integer: values would be cast to int64
+        array = pa.compute.if_else(pa.compute.less_equal(array, largest), array, None)
     return array.cast(pa.int64())
 
 

@@ -59,9 +59,11 @@ def _check_columns(path: Path, present: list[str], wanted: Collection[str]) -> N
 
 
 def _parquet(path: Path, columns: Collection[str], categories: Collection[str]) -> Iterator[Any]:
-    parquet = pyarrow().parquet
-    with parquet.ParquetFile(path, read_dictionary=list(categories), pre_buffer=False) as file:
-        _check_columns(path, file.schema_arrow.names, columns)
+    pa = pyarrow()
+    schema = pa.parquet.read_schema(path)
+    _check_columns(path, schema.names, columns)
+    plain = [name for name in categories if not pa.types.is_nested(schema.field(name).type)]
+    with pa.parquet.ParquetFile(path, read_dictionary=plain, pre_buffer=False) as file:
         if not columns:  # only records are counted
             for group in range(file.num_row_groups):
                 yield _empty_rows(file.metadata.row_group(group).num_rows)
