@@ -55,6 +55,15 @@ def test_it_doubles_from_far_below():
     assert clip.norm == pytest.approx(4.0 * 32)
 
 
+@pytest.mark.parametrize(("start", "quantile", "sign"), [(0.01, 0.8, 1), (100.0, 0.2, -1)])
+def test_the_search_ends_where_so_few_contribute_that_no_clip_norm_shows_the_quantile(start, quantile, sign):
+    adaptive = sk.AdaptiveClip(start=start, quantile=quantile, rate=0.3, weight=0.2)
+    clip = RunningClip(plan(adaptive))
+    for _ in range(30):  # half of those expected are there, and their vectors have norm 1
+        clip.take(decoded(0.5 + 0.25 * (1 if clip.norm >= 1 else -1)))
+    assert 1 < clip.norm**sign < 64
+
+
 def test_sums_of_the_search_down_are_dropped_and_no_others():
     clip = RunningClip(plan())
     for fraction in (0.95, 0.65, 0.1):

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from skelmix.planning import Plan
 
 
+_LONGEST_BESIDE_THE_MEDIAN = 5
+"""Rounds of the search with fractions between 1/2 and the quantile, after which it ends.
+
+Where many contribute nothing, no clip norm shows the quantile: see `AdaptiveClip.split`. That the fraction has
+passed 1/2 is seen however few there are, and four doublings lead from the median to any quantile of use.
+"""
+
+
 class JointVectors:
     """The joint vectors of one round at its clip norm, with statistics for simulations.
 
@@ -83,7 +91,7 @@ class RunningClip:
     def __init__(self, plan: Plan) -> None:
         self.adaptive, self._expected = plan.adaptive_clip, plan.cohort.divisor
         self.norm = plan.first_clip_norm
-        self._searching, self._side, self._beyond = True, 0.0, 0
+        self._searching, self._side, self._beyond, self._beside = True, 0.0, 0, 0
 
     @property
     def stated(self) -> float | None:
@@ -126,9 +134,18 @@ class RunningClip:
         self.norm, self._searching = norm, False
 
     def _move(self, adaptive: AdaptiveClip, within: float) -> None:
+<<<<<<< HEAD
         """One step. Two rounds in a row that overshoot end the search, since a single one may be noise."""
+=======
+        """One step. The search ends with the second round in a row on its far side: one may be noise.
+
+        It also ends where it comes no farther than between the median and the quantile.
+        """
+>>>>>>> review-c
         side = math.copysign(1.0, within - adaptive.quantile)
         self._side = self._side or side
         self._beyond = self._beyond + 1 if side != self._side else 0
-        self._searching = self._searching and self._beyond < 2
+        self._beside = self._beside + 1 if (within - 0.5) * (within - adaptive.quantile) < 0 else 0
+        arrived = self._beyond == 2 or self._beside == _LONGEST_BESIDE_THE_MEDIAN
+        self._searching = self._searching and not arrived
         self.norm = adaptive.next(self.norm, within, searching=self._searching and self._beyond == 0)
