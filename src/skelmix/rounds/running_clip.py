@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 _LONGEST_BESIDE_THE_MEDIAN = 5
-"""Rounds of the search with fractions between 1/2 and the quantile, after which it ends.
+"""The search ends after so many rounds in a row with a fraction between 1/2 and the quantile.
 
-Where many contribute nothing, no clip norm shows the quantile: see `AdaptiveClip.split`. That the fraction has
-passed 1/2 is seen however few there are, and four doublings lead from the median to any quantile of use.
+Where many contribute nothing, no clip norm brings the fraction to the quantile (see `AdaptiveClip.split`),
+but it still passes 1/2. Four doublings lead from the median to any useful quantile.
 """
 
 
@@ -134,14 +134,10 @@ class RunningClip:
         self.norm, self._searching = norm, False
 
     def _move(self, adaptive: AdaptiveClip, within: float) -> None:
-<<<<<<< HEAD
-        """One step. Two rounds in a row that overshoot end the search, since a single one may be noise."""
-=======
-        """One step. The search ends with the second round in a row on its far side: one may be noise.
+        """One step. Two rounds in a row that overshoot end the search, since a single one may be noise.
 
-        It also ends where it comes no farther than between the median and the quantile.
+        So do five rounds between the median and the quantile: so few contribute that it cannot be reached.
         """
->>>>>>> review-c
         side = math.copysign(1.0, within - adaptive.quantile)
         self._side = self._side or side
         self._beyond = self._beyond + 1 if side != self._side else 0

@@ -26,8 +26,11 @@ parties = 5                # the fewest parties that must answer together
 # answer_seconds = 30      # let every answer take this long, so that its time does not show the data's size
 count = true               # may `count` be asked? (every kind below but "sum" shows that number, too)
 
-[budget] epsilon_per_question = 1.0 epsilon_in_all = 3.0 # for all questions ever answered delta_per_question
-= 1e-6 delta_in_all = 3e-6
+[budget]
+epsilon_per_question = 1.0
+epsilon_in_all = 3.0       # for all questions ever answered
+delta_per_question = 1e-6
+delta_in_all = 3e-6
 
 [columns]                  # what may be asked of each column; other columns may not be asked at all
 age = ["sum", "mean", "variance", "histogram", "quantiles", "crosstab"]
