@@ -57,7 +57,11 @@ def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float
 
 
 def with_fewest_bits(request: PlanRequest, keep: int | None, scale: float | None) -> PlanRequest:
-    """The request with the fewest bits per coordinate, at least 16, that are nearly as accurate as 32."""
+    """The request with the fewest bits per coordinate, at least 16, that are nearly as accurate as 32.
+
+    "Nearly", because shapes are compared by Gaussians, and a certificate needs more noise than those: the
+    fewer bits there are, the more.
+    """
     shapes = [UploadShape(bits, keep) for bits in range(_FEWEST_CHOSEN, MOST_BITS + 1)]
     widest = best_shape(request, shapes[-1:], scale)
     enough = _WORTH_A_BIT * _with_best_slack(widest, scale)[0]
