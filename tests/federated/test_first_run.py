@@ -112,6 +112,9 @@ def mistakes():
             {"loss": lambda out, to: (out.argmax(1) != to).long().sum()},
             "not a tensor of real",
         ),
+        "a loss of each record": ({"loss": nn.CrossEntropyLoss(reduction="none")}, "not one number"),
+        "a loss of real numbers on labels": ({"loss": nn.MSELoss()}, "Using a target size"),
+        "arrays in place of clients": ({"people": (images(), LABELS)}, r"give Clients\(inputs, targets\)"),
         "an evaluation that fails": (
             {"evaluate": lambda model: model(torch.zeros(1, 5))},
             "evaluate fails on the untrained",
@@ -129,6 +132,14 @@ def test_a_mistake_is_found_before_anything_is_charged_or_written(plan, tmp_path
     with pytest.raises(InvalidInput, match=says):
         trainer(plan, run_directory=tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("below", ["", "seed-1"])
+def test_a_file_in_place_of_the_run_directory_is_named_as_one(plan, tmp_path, below):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(InvalidInput, match="run is a file: name a directory"):
+        trainer(plan, run_directory=tmp_path / "run" / below)
+    assert (tmp_path / "run").read_text() == "mine"
 
 
 def test_a_scheduler_over_losses_or_of_another_optimiser_is_refused(plan):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -86,10 +87,16 @@ def _try_loss(model: nn.Module, loss: Loss, inputs: torch.Tensor, targets: list[
     for target in targets:
         shown = f" {int(target)}" if target.numel() == 1 and not target.is_floating_point() else ""
         try:
-            with torch.no_grad():
+            with torch.no_grad(), warnings.catch_warnings():
+                # MSELoss and its kin only warn, and compare each output with each target
+                warnings.filterwarnings("error", message="Using a target size")
                 value = loss(outputs, target)
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 raise TypeError(f"it returns {type(value).__name__}, not a tensor of real numbers")
+            if value.shape != ():
+                raise TypeError(
+                    f"it returns shape {tuple(value.shape)}, not one number: use reduction='mean'"
+                )
         except Exception as error:
             raise InvalidInput(
                 f"the loss does not take outputs of shape {tuple(outputs.shape)} with the target{shown} of "

@@ -172,6 +172,10 @@ def round_sums_for(
     micro_batch: int | None = None,
 ) -> ParticipantSums | SiloSums:
     """The sums of participants, or of the records in silos, as the plan says."""
+    if not isinstance(clients, Clients | SiloClients):
+        raise InvalidInput(
+            f"clients = {type(clients).__name__}: give Clients(inputs, targets), or for silos SiloClients"
+        )
     if isinstance(clients, SiloClients) != isinstance(plan.cohort, Silos):
         raise InvalidInput(
             f"the plan protects each {plan.cohort.unit}: give Clients with a Cohort, SiloClients with Silos"

@@ -55,6 +55,9 @@ class RunDirectory:
         digest = plan.digest()
         if self.path is None:
             return Ledger(None, plan_digest=digest, budget=plan.rounds, private=self._private)
+        for place in (self.path, *self.path.parents):
+            if place.exists() and not place.is_dir():
+                raise InvalidInput(f"{place} is a file: name a directory for the run")
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self.path / "run.lock", subject=self.path)
