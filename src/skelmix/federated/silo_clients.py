@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,21 +51,18 @@ class SiloClients:
             raise InvalidInput("unit = 'record': a silo's partition puts records together; pass unit='owner'")
 
     @classmethod
-    def of(
-        cls,
-        data: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        owners: Sequence[np.ndarray] | None = None,
-    ) -> SiloClients:
-        """Silos of (inputs, targets) each.
+    def of(cls, data: Sequence[Any], owners: Sequence[np.ndarray] | None = None) -> SiloClients:
+        """Silos of (inputs, targets) each, or of a map-style data set each, as `Clients` takes them.
 
         owners: the owner of each record, an array per silo, to protect persons in place of records.
         """
+        silos = [Clients(*held) if _is_pair(held) else Clients(held) for held in data]
         if owners is None:
-            return cls(tuple(Clients(inputs, targets) for inputs, targets in data))
-        if [len(own) for own in owners] != [len(targets) for _, targets in data]:
+            return cls(tuple(silos))
+        if [len(own) for own in owners] != [len(silo.inputs) for silo in silos]:
             raise InvalidInput("owners: must be one array per silo with the owner of each of its records")
-        pairs = zip(data, map(_numbered, owners), strict=True)
-        return cls(tuple(Clients(*records, by_id(own)) for records, own in pairs), "owner")
+        pairs = zip(silos, map(_numbered, owners), strict=True)
+        return cls(tuple(replace(silo, partition=by_id(own)) for silo, own in pairs), "owner")
 
     @classmethod
     def split(
@@ -113,6 +111,11 @@ class SiloClients:
                 f"unit = {cohort.unit!r}: the plan protects each {cohort.unit}, these silos each {self.unit}"
                 f"; plan with unit={self.unit!r}"
             )
+
+
+def _is_pair(held: Any) -> bool:
+    """Whether these are inputs and targets, rather than a data set."""
+    return isinstance(held, tuple | list) and len(held) == 2 and not isinstance(held[0], tuple)
 
 
 def _numbered(owners: np.ndarray) -> NDArray[np.int64]:
