@@ -66,6 +66,39 @@ def clipped_mean(model, held, plan):
     return total / plan.cohort.divisor
 
 
+class Shaken(torch.utils.data.Dataset):
+    """Adds fresh noise to each record that is read, as a random crop does."""
+
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def __getitem__(self, place):
+        number, target = self.pairs[place]
+        return number + torch.rand(2) + np.random.rand(), target
+
+
+def test_a_silo_may_be_a_data_set_and_no_record_changes_another():
+    pairs = [(number, number % 2) for number in range(5)]
+    held, fewer = (SiloClients.of([Shaken(some), pairs[:2]]) for some in (pairs, pairs[1:]))
+    assert [len(silo) for silo in held.silos] == [5, 2]
+    assert (held.silos[0].inputs[1:] == fewer.silos[0].inputs).all()
+    assert held.silos[1].targets.tolist() == [0, 1]
+
+
+def test_the_records_of_a_data_set_have_owners():
+    held = SiloClients.of([Shaken([(0, 0), (1, 1), (2, 0)])], [np.array(["ann", "bob", "ann"])])
+    assert (held.unit, held.members) == ("owner", 2)
+
+
+@pytest.mark.parametrize("data", [5, torch.zeros(3, 2)])
+def test_a_silo_without_targets_is_refused(data):
+    with pytest.raises(InvalidInput, match="without targets"):
+        SiloClients.of([data])
+
+
 @pytest.mark.parametrize("secure", ["simulated", "protocol"])
 @pytest.mark.parametrize("owned", [False, True])
 def test_without_noise_the_optimiser_sees_the_mean_of_clipped_units(secure, owned):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from skelmix.errors import InvalidInput
+from skelmix.federated.owners import owner_numbers
 from skelmix.federated.records import RecordGradients
 from skelmix.federated.silo_update import PublicModel, add_drawn_records
 from skelmix.flower import silo_update
@@ -121,7 +123,11 @@ class Unknown:
 
 
 @pytest.mark.parametrize("source", ["tensors", "data set"])
-@pytest.mark.parametrize("nobody", [None, float("nan"), np.float32("nan"), "", Unknown()])
+@pytest.mark.parametrize(
+    "nobody",
+    [None, float("nan"), np.float32("nan"), "", Unknown(), Decimal("sNaN"), np.zeros(2), 10**5000],
+    ids=lambda nobody: type(nobody).__name__,
+)
 def test_records_without_an_owner_add_nothing(source, nobody):
     """They could all be one person's, who would move the sum by a clip norm for each."""
     x, y = data()
@@ -141,6 +147,15 @@ def test_an_owner_is_one_whatever_the_type_of_its_number():
     owners = [1, 1.0, "1", np.int64(1), np.float32(1), torch.tensor(1)] * 2
     assert total(*data(), owners=owners).records == 1
     assert total(*data(), owners=torch.arange(12) // 2).records == 6
+
+
+def test_one_long_name_costs_its_own_memory_only():
+    """An array of text gives every record the room of the longest name: here 400 GB."""
+    assert owner_numbers(["a" * 1_000_000, *range(100_000)]).max() == 100_000
+
+
+def test_names_differ_where_they_end_in_zero_bytes():
+    assert owner_numbers(["a", "a\0"]).tolist() == [0, 1]
 
 
 def test_no_records_at_all_are_fine():

@@ -3,7 +3,7 @@
 import numpy as np
 
 import skelmix as sk
-from skelmix.errors import BitsTooFew
+from skelmix.errors import BitsTooFew, PrivacyUnattainable
 from skelmix.studies.schedules import plot_schedules, schedule_rows, schedule_table
 
 SETTINGS = {"rounds": 160, "cohort": 24, "population": 600, "contribute": 1.0}
@@ -40,3 +40,13 @@ def test_contributions_are_equal_and_every_epsilon_is_the_plans(tmp_path):
     assert "–" in table
     plot_schedules(tmp_path / "picture.svg", rows)
     assert "coin of 0.25" in (tmp_path / "picture.svg").read_text()
+
+
+def test_no_schedule_is_listed_twice():
+    """One round of everybody is both the settings themselves and the schedule without sampling."""
+
+    def refused(**settings):
+        raise PrivacyUnattainable("not planned here")
+
+    rows = schedule_rows(refused, rounds=1, cohort=40, population=40, contribute=1.0)
+    assert [(row["rounds"], row["cohort"]) for row in rows] == [(1, 40)]

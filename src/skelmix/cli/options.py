@@ -262,11 +262,11 @@ def _not_mixed(silos: int | None, records: int | None, batch: int | None) -> Non
     if records is None or batch is None:
         raise InvalidInput(f"--silos {silos}: give --records (in all silos) and --batch (per round) too")
     context = click.get_current_context(silent=True)
-    for name in ("cohort", "population", "sampling"):
+    for name in ("cohort", "population", "sampling", "contribute", "max_participations"):
         if context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise InvalidInput(
-                f"--{name}: all silos are in every round, and each draws its records; leave it out, and give "
-                "--records and --batch"
+                f"{spelled({name})}: all silos are in every round, and each draws its records; leave it out, "
+                "and give --records and --batch"
             )
 
 

@@ -103,6 +103,11 @@ def plan_command(
         raise InvalidInput(f"--plot {plot}: the ending must be .png or .svg, or none for both")
     if against_aggregator and compare:
         raise InvalidInput("--compare and --against-aggregator are two tables: ask for one at a time")
+    if against_aggregator and (silos, records, batch) != (None, None, None):
+        raise InvalidInput(
+            "--against-aggregator compares cohorts; in silos the aggregator's ε is that of observers: leave "
+            "out --silos, --records and --batch"
+        )
     if against_aggregator:
         _against_aggregator(settings | sent, plot, as_json)
     elif compare:

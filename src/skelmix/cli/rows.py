@@ -57,7 +57,7 @@ def open_rows(path: Path, *, header: bool = False, columns: str | None = None) -
             width = len(row)
     bad.refuse()
     if rows == 0:
-        raise InvalidInput(f"{path}: no rows; one row per participant is needed")
+        raise InvalidInput(f"{path}: no rows; at least one is needed")
     return RowFile(path, rows, width, table.names, table)
 
 

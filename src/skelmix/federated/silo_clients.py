@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 from skelmix.datasets.partition import Partition, by_id
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
+from skelmix.federated.owners import NOBODY, owner_numbers
 from skelmix.federated.records import RecordGradients
-from skelmix.federated.silo_update import owner_names
 from skelmix.mechanisms import Mechanism, SiloSum
 from skelmix.noise.entropy import Entropy
 from skelmix.planning.silos import Silos
@@ -50,21 +51,18 @@ class SiloClients:
             raise InvalidInput("unit = 'record': a silo's partition puts records together; pass unit='owner'")
 
     @classmethod
-    def of(
-        cls,
-        data: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        owners: Sequence[np.ndarray] | None = None,
-    ) -> SiloClients:
-        """Silos of (inputs, targets) each.
+    def of(cls, data: Sequence[Any], owners: Sequence[np.ndarray] | None = None) -> SiloClients:
+        """Silos of (inputs, targets) each, or of a map-style data set each, as `Clients` takes them.
 
         owners: the owner of each record, an array per silo, to protect persons in place of records.
         """
+        silos = [Clients(*held) if _is_pair(held) else Clients(held) for held in data]
         if owners is None:
-            return cls(tuple(Clients(inputs, targets) for inputs, targets in data))
-        if [len(own) for own in owners] != [len(targets) for _, targets in data]:
+            return cls(tuple(silos))
+        if [len(own) for own in owners] != [len(silo.inputs) for silo in silos]:
             raise InvalidInput("owners: must be one array per silo with the owner of each of its records")
-        pairs = zip(data, map(_named, owners), strict=True)
-        return cls(tuple(Clients(*records, by_id(own)) for records, own in pairs), "owner")
+        pairs = zip(silos, map(_numbered, owners), strict=True)
+        return cls(tuple(replace(silo, partition=by_id(own)) for silo, own in pairs), "owner")
 
     @classmethod
     def split(
@@ -78,20 +76,20 @@ class SiloClients:
 
         An owner with records in two silos would not be covered, and raises `InvalidInput`.
         """
-        names = None
+        numbers = None
         if owners is not None:
             if len(owners) != len(inputs):
                 raise InvalidInput(
                     f"owners: {len(owners)} of them for {len(inputs)} records; give one for each"
                 )
-            names = _named(owners)
-            _check_owners_are_whole(names, partition)
+            numbers = _numbered(owners)
+            _check_owners_are_whole(numbers, partition)
         silos = []
         for start, stop in zip(partition.offsets[:-1], partition.offsets[1:], strict=True):
             rows = partition.records[start:stop]
-            own = None if names is None else by_id(names[rows])
+            own = None if numbers is None else by_id(numbers[rows])
             silos.append(Clients(inputs[rows], targets[rows], own))  # type: ignore[arg-type]
-        return cls(tuple(silos), "record" if names is None else "owner")
+        return cls(tuple(silos), "record" if numbers is None else "owner")
 
     def __len__(self) -> int:
         return len(self.silos)
@@ -115,27 +113,32 @@ class SiloClients:
             )
 
 
-def _named(owners: np.ndarray) -> NDArray[np.str_]:
-    """The owners as text, the same however a number was written; `InvalidInput` where one is missing."""
-    names = owner_names(owners)
-    if missing := int((names == "").sum()):
+def _is_pair(held: Any) -> bool:
+    """Whether these are inputs and targets, rather than a data set."""
+    return isinstance(held, tuple | list) and len(held) == 2 and not isinstance(held[0], tuple)
+
+
+def _numbered(owners: np.ndarray) -> NDArray[np.int64]:
+    """The owners as numbers, the same however an owner was written; `InvalidInput` where one is missing."""
+    numbers = owner_numbers(owners)
+    if missing := int((numbers == NOBODY).sum()):
         raise InvalidInput(
             f"owners: {missing} of {len(owners)} records have none (None, NaN or empty text), and could all "
             "be one person's; leave those records out"
         )
-    return names
+    return numbers
 
 
-def _check_owners_are_whole(owners: NDArray[np.str_], partition: Partition) -> None:
+def _check_owners_are_whole(owners: NDArray[np.int64], partition: Partition) -> None:
     """Refuse a division that puts an owner's records into two silos: each would be clipped on its own."""
     silos = np.repeat(np.arange(len(partition)), partition.sizes)
-    names, numbers = np.unique(owners[partition.records], return_inverse=True)
-    lowest, highest = np.full(len(names), len(partition)), np.full(len(names), -1)
+    present, numbers = np.unique(owners[partition.records], return_inverse=True)
+    lowest, highest = np.full(len(present), len(partition)), np.full(len(present), -1)
     np.minimum.at(lowest, numbers, silos)
     np.maximum.at(highest, numbers, silos)
     if (apart := np.flatnonzero(lowest < highest)).size:
         raise InvalidInput(
-            f"owners: {len(apart)} of {len(names)} have records in several silos, whose sums would reveal "
+            f"owners: {len(apart)} of {len(present)} have records in several silos, whose sums would reveal "
             "more of them than was accounted for; divide the owners among the silos, not their records"
         )
 

@@ -24,6 +24,7 @@ from skelmix.datasets.partition import Partition, by_id, one_record_each
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Loss, trainable
+from skelmix.federated.owners import NOBODY, owner_numbers
 from skelmix.federated.record_draws import fixed_draws
 from skelmix.federated.records import RecordGradients
 from skelmix.mechanisms import SiloSum
@@ -92,8 +93,8 @@ def add_drawn_records(
     target) pairs without `targets`. What a data set draws from torch's, NumPy's or Python's common generator
     is the same for all records of a round; one that keeps a state of its own is not covered by the guarantee,
     and the log warns of it. owners: the owner of each record, (records,); a person's records are then drawn
-    together and summed before the clip, and records without an owner (None, NaN, empty text) add nothing,
-    since they could all be one person's.
+    together and summed before the clip, and records without an owner (None, NaN, empty text, what has no
+    name) add nothing, since they could all be one person's.
     joint: what makes the round's joint vectors, where the clip norm is adaptive. Wrong arguments raise
     `InvalidInput` before any draw.
     """
@@ -137,28 +138,12 @@ def _by_owner(owners: Any) -> Partition | None:
 
     Records without an owner are left out: they could all be one person's.
     """
-    names = owner_names(owners)
-    named = np.flatnonzero(names != "")
-    if not len(named):
+    numbers = owner_numbers(owners)
+    owned = np.flatnonzero(numbers != NOBODY)
+    if not len(owned):
         return None
-    owned = by_id(names[named])
-    return Partition(named[owned.records], owned.offsets)
-
-
-def owner_names(owners: Iterable[Any]) -> NDArray[np.str_]:
-    """Owners as text, so that 1, 1.0 and "1" are one; empty where there is none (None, NaN, empty text)."""
-    return np.array([_owner_name(owner) for owner in owners], np.str_)
-
-
-def _owner_name(owner: Any) -> str:
-    owner = owner.item() if hasattr(owner, "item") else owner  # a scalar of NumPy or torch
-    try:
-        nobody = owner is None or bool(owner != owner)
-    except TypeError:  # pandas' NA
-        nobody = True
-    if nobody:
-        return ""
-    return str(int(owner) if isinstance(owner, float) and owner.is_integer() else owner)
+    units = by_id(numbers[owned])
+    return Partition(owned[units.records], units.offsets)
 
 
 def _read_one_by_one(

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from skelmix.errors import InvalidInput
+from skelmix.federated.record_draws import fixed_draws
 
 _log = logging.getLogger("skelmix")
 
@@ -18,7 +19,8 @@ def as_tensors(inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The records and their targets as CPU tensors that torch's models and losses take.
 
     inputs: a tensor or NumPy array (records, ...), or a map-style data set of (input, target) pairs without
-    targets, which is read once. float64 becomes float32, integer targets int64; the log says so.
+    targets, which is read once; what it draws from the common random generators is the same for all records.
+    float64 becomes float32, integer targets int64; the log says so.
     """
     if isinstance(inputs, DataLoader):
         raise InvalidInput(
@@ -40,7 +42,11 @@ def _read(dataset: Any) -> tuple[Any, Any]:
             f"{type(dataset).__name__} without targets: pass inputs and targets, or a data set with a length "
             "whose items are (input, target)"
         )
-    pairs = [dataset[place] for place in range(len(dataset))]
+    pairs = []
+    with fixed_draws() as start_again:  # or a record would change with the number of records before it
+        for place in range(len(dataset)):
+            start_again()
+            pairs.append(dataset[place])
     if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
         raise InvalidInput("the data set must hold (input, target) pairs, at least one")
     try:

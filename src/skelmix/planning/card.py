@@ -217,9 +217,9 @@ def _bits_of(plan: Plan) -> str:
 
 def _survivors(plan: Plan) -> str:
     """How many must survive; where cohort sizes are random, in a cohort of the expected size."""
-    report = plan.report
-    varies = report.sampling == "poisson" and report.sampling_probability < 1
-    drawn = f" of {plan.cohort.roster.expected:,} drawn" if varies else ""
+    report, roster = plan.report, plan.cohort.roster
+    varies = roster.sampling == "poisson" and roster.sampled
+    drawn = f" of {roster.expected:,} drawn" if varies else ""
     return f"at least {report.min_survivors:,} survivors{drawn}"
 
 

@@ -30,7 +30,7 @@ def schedule_rows(build: Callable[..., Plan], **settings: Any) -> list[Row]:
     contributions = settings["rounds"] * settings["cohort"] * settings["contribute"]
     return [
         _row(build, settings | {"rounds": rounds, "cohort": cohort, "contribute": coin})
-        for rounds, cohort, coin in _schedules(settings["rounds"], contributions, population)
+        for rounds, cohort, coin in dict.fromkeys(_schedules(settings["rounds"], contributions, population))
     ]
 
 
