@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import skelmix as sk
 from helpers.audit import CANARIES, canary_plan
 from skelmix.audit.canaries import audit_training, epsilon_at_least, judge, p_value, run_with_canaries
 from skelmix.audit.release import audit_release
 from skelmix.errors import InvalidInput
+from skelmix.noise.entropy import ReproducibleEntropy
+from skelmix.noise.laws import Skellam
+from skelmix.noise.table import ExactSampler
 
 
 def test_the_p_value_is_the_binomial_tail_without_delta():
@@ -108,6 +112,23 @@ def test_missing_noise_is_seen_by_the_game_on_one_release_not_by_the_trainers_ca
     assert sound.holds
     game = {"delta": 1e-2, "trials": 4000, "pairs": ("concentrated",), "claimed": sound.claimed}
     assert not audit_release(quiet, **game).holds
+
+
+@pytest.mark.parametrize("colluding", [0, 1])
+def test_canaries_see_the_accounted_noise_and_no_more_where_it_is_exact(colluding, monkeypatch):
+    """All ten canaries may be in a sum that opens with six: its noise stays the same."""
+    cohort = sk.Cohort.everyone(10, dropout_tolerance=0.4, colluding=colluding)
+    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=12, bound="gdp", cohort=cohort)
+    drawn, sample = [], ExactSampler.sample
+
+    def watched(sampler, shape, **options):
+        drawn.append(sampler.law)
+        return sample(sampler, shape, **options)
+
+    monkeypatch.setattr(ExactSampler, "sample", watched)
+    for seed in range(20):
+        run_with_canaries(plan, entropy=ReproducibleEntropy(seed))
+    assert set(drawn) == {Skellam(plan.mechanism.total_noise)}
 
 
 def test_bad_input_is_refused():

@@ -156,6 +156,45 @@ def test_control_without_the_claim_on_disk_both_sets_are_unmasked_for(hostile, m
     assert all("unmask" in answer.parts for answer in unmasked_for_two_sets(hostile()))
 
 
+def signed_for_two_sets(hostile, trainer, plan):
+    """The same, a phase earlier, by a malicious server: node 1 is shown all survivors, and three of four."""
+    identities = {node: Identity.generate() for node in range(1, 5)}
+    trusted = {node: identity.public for node, identity in identities.items()}
+    server = hostile(the_plan=plan)
+    for node, identity in identities.items():
+        policy = ClientPolicy(min_cohort=2, identity=identity, trusted=trusted)
+        server.fleet.apps[node] = trainer(policy, server.fleet.calls)
+    round, mask = server.shared(server.keys(), threshold=3, malicious=True)
+    for node in mask:
+        round.masked(server.ask(node, {"masked": mask[node]}).parts["masked"])
+    context = server.fleet.contexts[1]
+    snapshot = dict(context.state[RECORD])
+    answers = []
+    for survivors in ({0, 1, 2, 3}, {0, 1, 2}):
+        context.state = RecordDict({RECORD: ConfigRecord(dict(snapshot))})
+        shown = messages.ConsistencyRequest(round.session, 0, sets.bitmap(survivors, 4))
+        answers.append(server.ask(1, {"consistency": messages.encode(shown)}))
+    return answers
+
+
+@pytest.fixture
+def guarded_plan(planned):
+    return planned(cohort=sk.Cohort(4, 4, dropout_tolerance=0.25, sampling="none"))
+
+
+def test_messages_that_overlap_sign_one_set_of_survivors(hostile, trainer, guarded_plan, caplog):
+    first, second = signed_for_two_sets(hostile, trainer, guarded_plan)
+    assert "consistency" in first.parts
+    assert (second.parts, second.refused) == ({}, {"consistency": UNTOLD})
+    assert "already signed" in caplog.text
+
+
+def test_control_without_the_claim_on_disk_both_sets_are_signed(hostile, trainer, guarded_plan, monkeypatch):
+    monkeypatch.setattr(ContributionStore, "claim", lambda *_: None)
+    answers = signed_for_two_sets(hostile, trainer, guarded_plan)
+    assert all("consistency" in answer.parts for answer in answers)
+
+
 def test_secrets_are_erased_when_the_round_is_over(hostile):
     server = hostile()
     round, mask = server.shared(server.keys())

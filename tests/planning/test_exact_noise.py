@@ -253,6 +253,23 @@ def test_colluders_without_dropouts_need_everyone_and_no_law():
     assert plan.cohort.min_survivors(250) == 250
     assert plan.cohort.min_survivors(100) > 100  # a cohort this small does not open
     assert plan.report.dropout_rate is None
+    text = " ".join(str(plan).split())
+    assert (
+        f"opens a sum only if everyone in its cohort answers, at least {plan.cohort.least_survivors}:" in text
+    )
+    assert "in the sum whatever the cohort's size" in text
+    assert "whoever drops out" not in text
+    assert "excess" not in text
+
+
+def test_the_card_says_how_many_must_survive_of_the_drawn_where_some_are_drawn():
+    silos = planned(sk.Silos(10, 60_000, 240, dropout_tolerance=0.3), rounds=1)
+    for plan, words in (
+        (silos, "at least 7 survivors"),
+        (planned(COHORT), "at least 176 survivors of 240 drawn"),
+    ):
+        card = [fact.value for part in plan.sections for fact in part.facts if fact.name == "cohort"]
+        assert card[0].endswith(f", {words}")
 
 
 def test_cohorts_too_small_to_hide_are_refused_with_a_remedy():

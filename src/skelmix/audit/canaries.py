@@ -155,13 +155,10 @@ def run_with_canaries(
         present = present[included[present]]
         vectors = np.zeros((max(1, len(present)), mechanism.dimension))
         vectors[np.arange(len(present)), present] = mechanism.clip_norm
-        total = mechanism.encode_sum(
-            vectors,
-            round=round,
-            shares=shares,
-            participants=max(len(vectors), math.ceil(shares)),
-            entropy=source,
-        )
+        noisy = max(len(vectors), math.ceil(shares))
+        if cohort.least_survivors is not None:  # more survivors than the fewest keep no more noise
+            shares = Fraction(noisy)
+        total = mechanism.encode_sum(vectors, round=round, shares=shares, participants=noisy, entropy=source)
         scores += mechanism.decode(total, round=round)[:count]
     return scores, included
 

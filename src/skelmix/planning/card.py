@@ -177,7 +177,7 @@ def _noise(plan: Plan) -> str:
         return f"σ = {figure(plan.noise_of_one)} per {who}, variance {figure(total)} in the sum"
     text = f"{figure(plan.noise_of_one)} per {who}, {figure(total)} in the sum"
     if plan.cohort.least_survivors is not None:
-        text += " whoever drops out"
+        text += " whoever drops out" if plan.cohort.dropout_tolerance else " whatever the cohort's size"
     accounted = f": {figure(mechanism.total_noise)} is accounted for"
     return text if total <= mechanism.total_noise else text + accounted
 
@@ -217,10 +217,10 @@ def _bits_of(plan: Plan) -> str:
 
 def _survivors(plan: Plan) -> str:
     """How many must survive; where cohort sizes are random, in a cohort of the expected size."""
-    report, roster = plan.report, plan.cohort.roster
+    roster = plan.cohort.roster
     varies = roster.sampling == "poisson" and roster.sampled
     drawn = f" of {roster.expected:,} drawn" if varies else ""
-    return f"at least {report.min_survivors:,} survivors{drawn}"
+    return f"at least {plan.report.min_survivors:,} survivors{drawn}"
 
 
 def _upload(plan: Plan) -> tuple[str, str]:

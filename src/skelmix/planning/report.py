@@ -223,6 +223,12 @@ class PrivacyReport:
         """How the vectors are added up."""
         if self.central or self.min_survivors <= 1:
             return []
+        if self.least_survivors is not None and self._secretly_sampled and self.dropout_rate is None:
+            text = (
+                f"opens a sum only if everyone in its cohort answers, at least {self.least_survivors:,}: "
+                "every opened sum has the same noise"
+            )
+            return [Fact("secure aggregation", text)]
         if self.least_survivors is not None:
             text = (
                 f"opens a sum only with at least {self.least_survivors:,} survivors, whatever the cohort's "
