@@ -101,6 +101,23 @@ def test_bytes_that_are_not_utf8_concern_their_record_only(tmp_path):
     assert "line 3: age" in found.private_notes[0]
 
 
+@pytest.mark.parametrize(
+    "line", [b"\xe4", b"p9,12,\xe4", b"p9,12,F,A,\xe4", b'"p9,12,F,A",\xe4', b'"p9,\xe4","",F', b"\xe4\r"]
+)
+@pytest.mark.parametrize("owners", [None, Owners("patient", 1)])
+def test_a_row_with_the_wrong_cells_that_is_not_utf8_concerns_itself_only(tmp_path, line, owners):
+    """Arrow cannot show such a row to whoever decides about it, and would give up the whole file."""
+    good = ["p1,30,F,A", "p2,,M,B", '"p3",200,"M",C']
+    without = party_sum(write(tmp_path / "without.csv", *good), LAYOUT, RADIUS, owners)
+    path = tmp_path / "with.csv"
+    path.write_bytes((tmp_path / "without.csv").read_bytes() + line + b"\np4,1,F,\xe4\n")
+    added = party_sum(path, LAYOUT, RADIUS, owners)
+    last = party_sum(write(tmp_path / "last.csv", "p4,1,F,?"), LAYOUT, RADIUS, owners)
+    assert (added.vector == without.vector + last.vector).all()
+    assert last.vector.any()
+    assert [note[: len(str(path)) + 9] for note in added.private_notes] == [f"{path}, line 5:"]
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize("column", ["age", "sex"])
 def test_text_of_parquet_that_is_not_utf8_concerns_its_record_only(tmp_path, kind, column):

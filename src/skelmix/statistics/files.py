@@ -87,7 +87,7 @@ def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> 
     with path.open("rb") as file:
         if file.read(len(BOM_UTF8)) != BOM_UTF8:
             file.seek(0)
-        yield from _parsed(WholeLines(file, left_out), wanted, skip)
+        yield from _parsed(WholeLines(file, len(header), left_out), wanted, skip)
 
 
 def _parsed(file: WholeLines, wanted: list[str], skip: Callable[[Any], str]) -> Iterator[Any]:

@@ -2,7 +2,8 @@
 
 A record is one line. A line whose quotes do not match, or that is longer than a megabyte, is left out before
 the table is parsed, so no record can change how another one is read. (A value with a line break in it is two
-such lines.)
+such lines.) Arrow leaves out lines with another number of cells than the header, but gives up the whole file
+where such a line is not UTF-8: those are left out here, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import IO
 LONGEST = 1 << 20
 _BLOCK = 1 << 22
 _CELL = rb'(?:[^",\r]*|"(?:[^"\r]|"")*")'
+_QUOTED = re.compile(rb'"[^"]*"')
 _LINE = re.compile(rb"%b(?:,%b)*\r?\n?" % (_CELL, _CELL))
 
 
@@ -26,11 +28,27 @@ def line_problem(line: bytes) -> str | None:
     return None
 
 
-class WholeLines:
-    """Reads a file as bytes without the lines that cannot be records; `left_out` is called when some are."""
+def _count_cells(line: bytes) -> int:
+    """The number of cells in a line whose quotes match."""
+    return _QUOTED.sub(b"", line).count(b",") + 1
 
-    def __init__(self, file: IO[bytes], left_out: Callable[[], None]) -> None:
-        self._file, self._left_out = file, left_out
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class WholeLines:
+    """Reads a file as bytes without the lines that cannot be records; `left_out` is called when some are.
+
+    cells: how many the header has.
+    """
+
+    def __init__(self, file: IO[bytes], cells: int, left_out: Callable[[], None]) -> None:
+        self._file, self._cells, self._left_out = file, cells, left_out
         self._blocks = self._good_blocks()
         self._rest = b""
         self.closed = False
@@ -67,10 +85,16 @@ class WholeLines:
 
     def _good(self, piece: bytes) -> bytes:
         lines = piece.split(b"\n")  # fast, and what a record is: other line breaks are part of a value
-        if b'"' not in piece and b"\r" not in piece and max(map(len, lines)) < LONGEST:
+        plain = b'"' not in piece and b"\r" not in piece and _is_utf8(piece)
+        if plain and max(map(len, lines)) < LONGEST:
             return piece
         lines = [line + b"\n" for line in lines[:-1]] + lines[-1:]
-        good = [line for line in lines if line_problem(line) is None]
+        good = [line for line in lines if self._is_good(line)]
         if len(good) < len(lines):
             self._left_out()
         return b"".join(good)
+
+    def _is_good(self, line: bytes) -> bool:
+        if line_problem(line) is not None:
+            return False
+        return line.isascii() or _is_utf8(line) or _count_cells(line) == self._cells
