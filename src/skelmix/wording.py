@@ -32,6 +32,22 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if large else f"{value:.4g}"
 
 
+def beside_error(value: float, error: float) -> str:
+    """A number with the decimals that its standard error makes sensible: two digits of the error.
+
+    The error itself, written so, has as many decimals as the number. Without an error: six digits.
+
+    Example:
+
+        >>> beside_error(1_234.567, 7.02), beside_error(7.02, 7.02), beside_error(1_234.567, 1_041.0)
+        ('1,234.6', '7.0', '1,235')
+    """
+    if not error > 0:
+        return f"{value:.6g}"
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:z,.{min(decimals, 12)}f}"  # z: never "-0.0"
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the singular or the plural.
 
