@@ -92,6 +92,26 @@ def test_a_card_without_sampling_says_nothing_about_draws():
     assert "50 of 50 (not sampled)" in shown
 
 
+@pytest.mark.parametrize("settings", [{"dropout_tolerance": 0.4}, {"colluding": 3}])
+def test_the_two_thresholds_of_a_sampled_cohort_are_told_apart(settings):
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5),
+        dimension=8,
+        bits=16,
+        rounds=1_000,
+        cohort=sk.Cohort(240, 60_000, **settings),
+    )
+    least, expected = plan.report.least_survivors, plan.report.min_survivors
+    assert least < expected
+    shown = unwrapped(plan)
+    must = "all" if expected == 240 else f"at least {expected}"
+    assert f"; if 240 are drawn, {must} must survive" in shown
+    assert (
+        f"opens a sum only with at least {least} survivors, however small the cohort is; by default, a "
+        f"cohort of the expected size needs {expected}. Excess noise is removed"
+    ) in shown
+
+
 @pytest.mark.parametrize("bits", [1, 2])
 def test_one_bit_is_in_the_singular(bits):
     plan, _ = card_of(bits=16, cohort=PLANS["everyone"], mechanism="ddg")

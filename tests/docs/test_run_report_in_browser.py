@@ -142,7 +142,7 @@ def test_terminal_and_report_state_the_same_facts(run: Path) -> None:
     statement = json.loads((run / "privacy.json").read_text())["statement"]
     shown, said = " ".join(page.split()), re.sub(r"[()]", "", " ".join(statement.split()))
     for words in re.findall(
-        r"ε for the aggregator \S+|opens a sum only with at least \d+|SIMULATED: [^;]+", said
+        r"ε for the aggregator \S+|opens a sum only with [^:]+: at least \d+|SIMULATED: [^;]+", said
     ):
         assert words in re.sub(r"[()]", "", shown)
 

@@ -157,7 +157,7 @@ def _costs(plan: Plan, mean_of: int | None) -> tuple[Fact, ...]:
             f"{figure(plan.central_gaussian_mse_rdp)} with Rényi accounting",
         ),
         Fact("upload", *_upload(plan)),
-        Fact("cohort", f"{plan.cohort}, {_survivors(plan)}"),
+        Fact("cohort", f"{plan.cohort}; {_survivors(plan)}"),
         Fact("mechanism", f"{mechanism.name}: d = {plan.dimension:,}, {_grid(plan)}{_clip(plan)}"),
         Fact("noise", _noise(plan)),
         *(Fact("warning", warning, alarm=True) for warning in plan.warnings),
@@ -222,10 +222,11 @@ def _bits_of(plan: Plan) -> str:
 
 def _survivors(plan: Plan) -> str:
     """How many must survive; where cohort sizes are random, in a cohort of the expected size."""
-    report = plan.report
-    varies = report.sampling == "poisson" and report.sampling_probability < 1
-    drawn = f" of {plan.cohort.roster.expected:,} drawn" if varies else ""
-    return f"at least {report.min_survivors:,} survivors{drawn}"
+    report, uploads = plan.report, plan.cohort.uploads
+    silos = " silos" if plan.cohort.unit != "participant" else ""
+    number = "all" if report.min_survivors >= uploads else f"at least {report.min_survivors:,}"
+    varies = not silos and report.sampling == "poisson" and report.sampling_probability < 1
+    return f"{f'if {uploads:,} are drawn, ' if varies else ''}{number}{silos} must survive"
 
 
 def _upload(plan: Plan) -> tuple[str, str]:
