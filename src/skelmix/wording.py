@@ -10,14 +10,14 @@ def up(value: float) -> str:
 
     Example:
 
-        >>> up(2.99911)
-        '3'
+        >>> up(2.99911), up(1_455.2)
+        ('3', '1,456')
     """
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     value = max(value, 1e-300)  # below, the digits asked for are not there
     digits = 3 - math.floor(math.log10(abs(value)))
-    return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:.6g}"
+    return f"{math.ceil(value * 10.0**digits * (1 - 1e-12)) / 10.0**digits:,.6g}"
 
 
 def figure(value: float) -> str:

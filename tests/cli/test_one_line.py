@@ -1,6 +1,7 @@
 """Whatever goes wrong is said once, in one line, with the remedy; numbers have sensible digits."""
 
 import io
+import re
 import subprocess
 import sys
 
@@ -80,6 +81,16 @@ def test_figures_have_sensible_digits_and_nouns_their_number():
     ledger.charge(0)
     with pytest.raises(sk.errors.BudgetExhausted, match="nothing is left of the plan's 1 round:"):
         ledger.charge(1)
+
+
+def test_large_numbers_on_a_card_have_commas():
+    cohort = sk.Cohort(240, 60_000)
+    target = sk.PrivacyTarget(3.0, 1e-5)
+    plan = sk.plan(target, dimension=8, bits=16, bound="rdp", rounds=1_000, cohort=cohort, clip_norm=2_000)
+    shown = " ".join(str(plan).split())
+    assert plan.report.epsilon_every_round > 1_000
+    assert re.search(r"; \d,\d{3} if it picks the same participant every round", shown)
+    assert "clip norm 2,000" in shown
 
 
 def test_the_card_says_of_sampled_rounds_that_smaller_ones_open_with_fewer():

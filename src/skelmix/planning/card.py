@@ -206,7 +206,7 @@ def _clip(plan: Plan) -> str:
     """The clip norm, in words."""
     clip = plan.adaptive_clip
     if clip is None:
-        return f"clip norm {plan.mechanism.clip_norm:g}"
+        return f"clip norm {plan.mechanism.clip_norm:,g}"
     return f"clip norm adaptive: from {clip.start:g} towards the {clip.quantile:g} quantile of the norms"
 
 
