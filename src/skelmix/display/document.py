@@ -96,11 +96,16 @@ def tiles_html(tiles: Sequence[Fact]) -> str:
     """The numbers that are looked at first, each with its name and what it means."""
     cells = "".join(
         f'<div class="tile{" alarm" if tile.alarm else ""}"><dt>{escape(tile.name)}</dt>'
-        f"<dd><strong{' class=words' if ' ' in tile.value else ''}>{escape(tile.value)}</strong>"
+        f"<dd><strong{'' if _is_number(tile.value) else ' class=words'}>{escape(tile.value)}</strong>"
         f"<span>{escape(tile.note)}</span></dd></div>"
         for tile in tiles
     )
     return f'<dl class="tiles">{cells}</dl>'
+
+
+def _is_number(value: str) -> bool:
+    """Whether a tile is set large: a number, or one short word such as "none"."""
+    return " " not in value or any(character.isdigit() for character in value)
 
 
 def section_html(section: Section) -> str:
