@@ -1,6 +1,7 @@
 """Whatever goes wrong is said once, in one line, with the remedy; numbers have sensible digits."""
 
 import io
+import re
 import subprocess
 import sys
 
@@ -82,14 +83,27 @@ def test_figures_have_sensible_digits_and_nouns_their_number():
         ledger.charge(1)
 
 
+def test_large_numbers_on_a_card_have_commas():
+    cohort = sk.Cohort(240, 60_000)
+    target = sk.PrivacyTarget(3.0, 1e-5)
+    plan = sk.plan(target, dimension=8, bits=16, bound="rdp", rounds=1_000, cohort=cohort, clip_norm=2_000)
+    shown = " ".join(str(plan).split())
+    assert plan.report.epsilon_every_round > 1_000
+    assert re.search(r"; \d,\d{3} if it picks the same participant every round", shown)
+    assert "clip norm 2,000" in shown
+
+
 def test_the_card_says_of_sampled_rounds_that_smaller_ones_open_with_fewer():
     options = {"dimension": 8, "bits": 16, "bound": "rdp", "rounds": 2}
     target = sk.PrivacyTarget(5.0, 1e-5)
     sampled = str(sk.plan(target, cohort=sk.Cohort(240, 60_000), **options))
-    assert "and the same share of a smaller or larger one" in " ".join(sampled.split())
-    assert "at least 240 survivors of 240 drawn" in " ".join(sampled.split())
+    assert (
+        "opens a sum only with enough survivors for the promised noise: at least 240 in a cohort of the "
+        "expected size, proportionally fewer or more in other cohorts"
+    ) in " ".join(sampled.split())
+    assert "240 of 60,000 (poisson); if 240 are drawn, all must survive" in " ".join(sampled.split())
     everyone = str(sk.plan(target, cohort=sk.Cohort.everyone(240, dropout_tolerance=0.1), **options))
-    assert "smaller or larger" not in " ".join(everyone.split())
+    assert "expected size" not in " ".join(everyone.split())
     alone = str(sk.plan(target, cohort=sk.Cohort.everyone(240), **options | {"dimension": 1}))
     assert "(its only coordinate;" in " ".join(alone.split())
     assert "± " in everyone

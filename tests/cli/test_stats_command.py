@@ -1,6 +1,8 @@
 """`skelmix stats` as a user meets it."""
 
 import json
+import re
+from html import unescape
 
 import pytest
 
@@ -42,6 +44,10 @@ def test_json_has_the_promised_shape(folder):
     assert "is protected with ε = " in page
     assert "<script src" not in page
     assert "<link" not in page
+    tile = re.search(r"<dt>squared error</dt><dd><strong>(.*?)</strong><span>(.*?)</span>", page)
+    card = re.search(r'<th scope="row">squared error</th><td>(.*?) <small>', page)
+    assert f"{tile[1]} {tile[2]}" == card[1]
+    assert f"squared error {unescape(card[1])})" in done.stderr
 
 
 def test_a_plan_reads_no_data(tmp_path):

@@ -1,11 +1,14 @@
 """`skelmix sum` for an analyst with a file: named columns, errors in their own units, nothing by mistake."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from helpers.command import in_process
+from helpers.prose import unwrapped
+from skelmix.wording import beside_error, figure
 
 VISITS = "id,age,stay,ward\np1,31,2.5,north\np2,64,9,south\np3,52,4,north\np4,47,1,east\n"
 CLIPPED = ("--clip-norm", 80, "--secure", "simulated")
@@ -44,6 +47,49 @@ def test_the_error_is_a_standard_deviation_in_the_users_units(visits):
     found = [json.loads(in_process(*words, *more).stdout) for more in ([], ["--mean"])]
     assert found[0]["deviation"] == pytest.approx(found[0]["predicted"]["mse"] ** 0.5)
     assert found[1]["deviation"] == pytest.approx(found[1]["predicted"]["mse"] ** 0.5 / 4)
+
+
+def test_with_mean_card_tile_and_table_state_the_error_of_the_mean(visits):
+    words = (
+        "sum",
+        "--input",
+        "visits.csv",
+        "--columns",
+        "age,stay",
+        *CLIPPED,
+        "--mean",
+        "--report",
+        "m.html",
+    )
+    done = in_process(*words, "--output", "mean.csv")
+    deviation = json.loads(in_process(*words, "--json").stdout)["deviation"]  # the same plan
+    said = f"± {figure(deviation)}"
+    assert f"{said} per coordinate of the mean" in unwrapped(done.stdout)
+    assert "per coordinate of the sum" not in unwrapped(done.stdout)
+    page = (visits / "m.html").read_text()
+    tile = re.search(r"<dt>error</dt><dd><strong.*?>(.*?)</strong><span>(.*?)</span>", page)
+    assert tile.groups() == (said, "one standard deviation of each mean")
+    assert f"{said} per coordinate of the mean" in page
+
+
+def test_the_page_lists_the_released_values_with_their_errors(visits):
+    words = ("--columns", "age,stay", *CLIPPED, "--report", "sum.html", "--json")
+    payload = json.loads(in_process("sum", "--input", "visits.csv", *words).stdout)
+    error = beside_error(payload["deviation"], payload["deviation"])
+    listed = re.findall(
+        r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td>', (visits / "sum.html").read_text()
+    )
+    values = [beside_error(value, payload["deviation"]) for value in payload["estimate"]]
+    assert listed == [("age", values[0], error), ("stay", values[1], error)]
+
+
+def test_the_page_lists_the_first_hundred_of_a_long_sum_and_counts_the_rest(tmp_path):
+    page = tmp_path / "sum.html"
+    made_up = ("--dimension", 1_234, "--participants", 5, "--secure", "simulated")
+    in_process("sum", *made_up, "--report", page, "--json")
+    listed = re.findall(r'<th scope="row">(\d+)</th><td>.*?</td><td>', page.read_text())
+    assert listed == [str(place) for place in range(1, 101)]
+    assert "the first 100 of 1,234; 1,134 more are not listed" in page.read_text()
 
 
 def test_the_clip_norm_of_real_rows_is_never_guessed(visits):

@@ -9,6 +9,7 @@ import pytest
 import skelmix as sk
 from helpers.prose import unwrapped
 from skelmix.display import Fact, Section, card_text
+from skelmix.display.document import tiles_html
 from skelmix.planning.card import _bits_of
 
 WORDS = "about 12 bits per weight, ε = 3 at δ ≤ 1e-05 over 1,000 rounds, 7,951 bytes: all is well " * 4
@@ -90,6 +91,31 @@ def test_a_card_without_sampling_says_nothing_about_draws():
     assert "before sampling" not in shown
     _, shown = card_of(bits=16, cohort=PLANS["everyone"], mechanism="ddg")
     assert "50 of 50 (not sampled)" in shown
+
+
+@pytest.mark.parametrize("settings", [{"dropout_tolerance": 0.4}, {"colluding": 3}])
+def test_the_two_thresholds_of_a_sampled_cohort_are_told_apart(settings):
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5),
+        dimension=8,
+        bits=16,
+        rounds=1_000,
+        cohort=sk.Cohort(240, 60_000, **settings),
+    )
+    least, expected = plan.report.least_survivors, plan.report.min_survivors
+    assert least < expected
+    shown = unwrapped(plan)
+    must = "all" if expected == 240 else f"at least {expected}"
+    assert f"; if 240 are drawn, {must} must survive" in shown
+    assert (
+        f"opens a sum only with at least {least} survivors, however small the cohort is; by default, a "
+        f"cohort of the expected size needs {expected}. Excess noise is removed"
+    ) in shown
+
+
+@pytest.mark.parametrize(("value", "large"), [("± 411.6", True), ("none", True), ("one participant", False)])
+def test_a_tile_with_a_number_is_set_large(value, large):
+    assert ("class=words" not in tiles_html([Fact("error", value)])) == large
 
 
 @pytest.mark.parametrize("bits", [1, 2])

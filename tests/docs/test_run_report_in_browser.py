@@ -35,6 +35,16 @@ CUT_OFF = """[...document.querySelectorAll('.plot')].flatMap(plot => {
       || box.right > room.right + 1;
   }).map(title => title.textContent);
 })"""
+#: values of tiles that do not fit one line
+IN_MORE_LINES = """[...document.querySelectorAll('.tile strong')].filter(value => {
+  const text = document.createRange();
+  text.selectNodeContents(value);
+  return new Set([...text.getClientRects()].map(line => line.top)).size > 1;
+}).map(value => value.textContent)"""
+#: per plot with several traces: their names in the order of the legend, and as they are drawn
+LEGENDS = f"""{PLOTS}.filter(plot => plot.data.length > 1).map(plot =>
+  [...plot.querySelectorAll('.legendtext')].map(name => name.textContent))"""
+TRACES = f"{PLOTS}.filter(plot => plot.data.length > 1).map(plot => plot.data.map(trace => trace.name))"
 
 
 def done(*words: object) -> None:
@@ -101,6 +111,8 @@ def test_a_report_is_drawn_without_a_request_and_prints_on_two_pages(
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), f"sticks out at {width}"
         page.run("Promise.all(PLOTS.map(p => Plotly.Plots.resize(p))).then(() => 0)".replace("PLOTS", PLOTS))
         assert page.run(CUT_OFF) == [], f"titles of axes are cut off at {width}"
+        assert page.run(IN_MORE_LINES) == [], f"values of tiles are broken at {width}"
+        assert page.run(LEGENDS) == page.run(TRACES), "a legend is in another order than what it explains"
     assert set(page.requests) == {path.as_uri()}
     assert page.errors == []
     if shutil.which("pdfinfo") is None:
@@ -142,7 +154,7 @@ def test_terminal_and_report_state_the_same_facts(run: Path) -> None:
     statement = json.loads((run / "privacy.json").read_text())["statement"]
     shown, said = " ".join(page.split()), re.sub(r"[()]", "", " ".join(statement.split()))
     for words in re.findall(
-        r"ε for the aggregator \S+|opens a sum only with at least \d+|SIMULATED: [^;]+", said
+        r"ε for the aggregator \S+|opens a sum only with [^:]+: at least \d+|SIMULATED: [^;]+", said
     ):
         assert words in re.sub(r"[()]", "", shown)
 

@@ -121,7 +121,7 @@ def test_numbers_equal_those_of_the_command(page: Any, capsys: pytest.CaptureFix
     tiles = page.run(f"[...document.querySelectorAll('.tile')].map({read})")
     shown = {name: float(value.rstrip(" ×").replace(",", "")) for name, value in tiles}
     ratio = expected["predicted"]["effective_mse"] / expected["central_gaussian_mse"]
-    assert shown["error"] == pytest.approx(ratio, rel=1e-3)
+    assert shown["squared error"] == pytest.approx(ratio, rel=1e-3)
     assert shown["upload"] == expected["round_bytes"]
     for tile, key in (("ε for observers", "epsilon"), ("ε for the aggregator", "epsilon_aggregator")):
         assert expected[key] <= shown[tile] <= expected[key] * 1.001

@@ -31,6 +31,23 @@ def test_a_hundred_quick_moves_are_one_question(tab: Any) -> None:
         page.close()
 
 
+def test_the_axis_of_errors_has_a_whole_number_at_every_tick(tab: Any) -> None:
+    with serving() as server:
+        page = tab(server.address + QUICK)
+        wait_for_answer(page)
+        page.wait("document.querySelector('#chart .ytick text') !== null")
+        read = "[...document.querySelectorAll('#chart .ytick text')].map(tick => tick.textContent)"
+        assert page.run(read) == page.run("chart.layout.yaxis.ticktext")
+        assert len(page.run(read)) >= 2
+        for values, ticks in {
+            (1, 1.01): ["1", "1.1", "1.2", "1.3", "1.4"],
+            (1, 30): ["1", "2", "5", "10", "20"],
+            (0.9, 900_000): ["1", "10", "100", "1,000", "10,000", "100,000", "10<sup>6</sup>"],
+        }.items():
+            assert page.run(f"logAxis({list(values)}).ticktext") == ticks
+        page.close()
+
+
 def test_a_question_overtaken_by_an_older_one_is_asked_again(tab: Any) -> None:
     class Overtaken(InlinePlanner):
         async def ask(self, settings: Any) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def test_diagnostics_that_were_asked_for_say_that_they_are_not_private(images, t
     assert "Vectors clipped" in page
     assert "not private" in page
     assert "The guarantee does not cover them" in page
+    assert '<th scope="row">diagnostics</th><td>cohort sizes, times, ' in page
     header = (tmp_path / "metrics.csv").read_text().splitlines()[0]
     assert header == "round,private,opened,accuracy,epsilon,clip_norm,within"
 

@@ -11,6 +11,7 @@ from helpers.hypothesis_tests import SHARE, follows
 from helpers.interval_coverage import KINDS, RADIUS, coverage, population, truths
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.statistics import (
+    Answer,
     Answers,
     Estimate,
     Estimator,
@@ -230,6 +231,21 @@ def test_json_and_table_show_the_same_numbers():
     lines = answers.table().splitlines()
     assert len(lines) == 1 + sum(len(list(answer.rows())) for answer in answers.answers)
     assert f" {first['value']:.1f} " in lines[1]
+
+
+def test_an_error_has_as_many_decimals_as_its_value():
+    numbers = [(8.94, 7.0), (55.82, 0.1), (279_994.2, 1_041.3), (0.01, 9.96)]
+    answers = tuple(
+        Answer(parse_question("count").queries[0], Estimate(value, error, value - error, value + error))
+        for value, error in numbers
+    )
+    rows = [row[2:] for row in Answers(1.0, 1e-6, "record", answers).table_rows()]
+    assert rows == [
+        ("8.9", "7.0", "1.9 .. 15.9"),
+        ("55.82", "0.10", "55.72 .. 55.92"),
+        ("279,994", "1,041", "278,953 .. 281,036"),
+        ("0.0", "10.0", "-10.0 .. 10.0"),
+    ]
 
 
 def test_what_cannot_be_answered_is_refused():

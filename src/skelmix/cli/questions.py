@@ -61,13 +61,14 @@ def planned(
 
 def expected(planned: StatisticsPlan) -> str:
     """What each answer's error will be, in one line per query."""
-    from skelmix.wording import counted, up
+    from skelmix.planning.card import relative_error
+    from skelmix.wording import counted, figure, up
 
     report = planned.plan.report
     head = (
         f"expected errors with {counted(planned.parties.records, 'record')}, ε = {up(report.epsilon)} and "
-        f"δ = {report.delta:g} for one {planned.plan.cohort.unit}\n(no data was read for this; "
-        f"{planned.central_ratio:.3f} times the central Gaussian's)"
+        f"δ = {report.delta:g} for one {planned.plan.cohort.unit}\n(no data was read for this; squared "
+        f"error {figure(relative_error(planned.plan))} times the central Gaussian's)"
     )
     return "\n".join([head, *(f"  {expected}" for expected in planned.expected_errors)])
 

@@ -73,6 +73,7 @@ def register(app: typer.Typer) -> None:
         """
         from skelmix.cli import sum_checks as checks
         from skelmix.cli import sum_result as shown
+        from skelmix.planning.card import plan_text
         from skelmix.rounds.security import check_secure, secure_of
 
         given = opt.given(context)
@@ -125,7 +126,8 @@ def register(app: typer.Typer) -> None:
         payload |= {"output": str(output)} if output else {"estimate": estimate.tolist()} if files else {}
         shown.write_report(report, plan, result, payload, estimate)
         table = shown.table(estimate, deviation, names, mean=mean)
-        text = f"{replace(plan, report=result.report)}\n\n{table}\n\n{shown.notes(payload)}"
+        card = plan_text(replace(plan, report=result.report), participants if mean else None)
+        text = f"{card}\n\n{table}\n\n{shown.notes(payload)}"
         emit(payload, text, as_json=as_json)
 
 

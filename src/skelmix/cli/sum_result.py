@@ -13,7 +13,7 @@ import numpy as np
 
 from skelmix.arrays import FloatArray
 from skelmix.rounds.files import write_atomically
-from skelmix.wording import counted, figure
+from skelmix.wording import beside_error, counted, figure
 
 if TYPE_CHECKING:
     from skelmix.planning import Plan
@@ -30,10 +30,9 @@ UNPROTECTED = (
 
 def table(estimate: FloatArray, deviation: float, names: Sequence[str] | None, *, mean: bool) -> str:
     """One line per coordinate: its name or number, the estimate, and one standard deviation of its error."""
-    decimals = max(0, 1 - math.floor(math.log10(deviation))) if deviation > 0 else 6
     labels = list(names or map(str, range(1, len(estimate) + 1)))[:_MOST_SHOWN]
-    values = [f"{value:,.{decimals}f}" for value in estimate[:_MOST_SHOWN]]
-    error = f"{deviation:,.{decimals}f}"
+    values = [beside_error(float(value), deviation) for value in estimate[:_MOST_SHOWN]]
+    error = beside_error(deviation, deviation)
     first, second = "column" if names else "coordinate", "mean" if mean else "sum"
     left = max(map(len, [first, *labels])) + 2
     middle, right = max(map(len, [second, *values])) + 2, len(error) + 2

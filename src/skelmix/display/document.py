@@ -21,6 +21,8 @@ from skelmix.errors import MissingExtra
 #: nothing is fetched; plotly draws with inline styles, and saves pictures as blobs
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
+LONG_TABLE = 20  # rows above which a narrow table is set in several columns
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -94,11 +96,16 @@ def tiles_html(tiles: Sequence[Fact]) -> str:
     """The numbers that are looked at first, each with its name and what it means."""
     cells = "".join(
         f'<div class="tile{" alarm" if tile.alarm else ""}"><dt>{escape(tile.name)}</dt>'
-        f"<dd><strong{' class=words' if ' ' in tile.value else ''}>{escape(tile.value)}</strong>"
+        f"<dd><strong{'' if _is_number(tile.value) else ' class=words'}>{escape(tile.value)}</strong>"
         f"<span>{escape(tile.note)}</span></dd></div>"
         for tile in tiles
     )
     return f'<dl class="tiles">{cells}</dl>'
+
+
+def _is_number(value: str) -> bool:
+    """Whether a tile is set large: a number, or one short word such as "none"."""
+    return " " not in value or any(character.isdigit() for character in value)
 
 
 def section_html(section: Section) -> str:
@@ -184,8 +191,9 @@ def _table(table: Table) -> str:
     cells = [(row[0], "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])) for row in table.rows]
     body = "".join(f'<tr><th scope="row">{escape(name)}</th>{rest}</tr>' for name, rest in cells)
     note = f"<p>{escape(table.note)}</p>" if table.note else ""
+    long = " long" if len(table.rows) > LONG_TABLE and len(table.columns) <= 3 else ""
     return (
-        f'<section><h2>{escape(table.title)}</h2><div class="scroll" tabindex="0" role="region" '
+        f'<section><h2>{escape(table.title)}</h2><div class="scroll{long}" tabindex="0" role="region" '
         f'aria-label="{escape(table.title)}"><table class="numbers"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{note}</section>"
     )

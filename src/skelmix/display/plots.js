@@ -13,7 +13,7 @@ function plotLook(figure, place) {
   return { ...own, font: { color: ink, size: 12, family: "system-ui, sans-serif" },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { t: 12, r: 12, b: 48, l: 60 },
     hoverlabel: { bgcolor: pageColour("--raised"), bordercolor: line, font: { color: ink } },
-    showlegend: figure.data.length > 1, legend: { orientation: "h", y: -0.28, x: 0, font: { size: 11 } },
+    showlegend: figure.data.length > 1, legend: { orientation: "h", traceorder: "normal", y: -0.28, x: 0, font: { size: 11 } },
     xaxis: { ...axis(figure.x), ...(own.xaxis || {}) }, yaxis: { ...axis(inRoom(figure.y, place.clientHeight - (figure.data.length > 1 ? 125 : 60))), ...(own.yaxis || {}) } };
 }
 function plotTraces(figure) {

@@ -24,7 +24,7 @@ def answer(settings: Settings) -> dict[str, Any]:
         return {"refused": " ".join(str(error).split()), "seconds": time.perf_counter() - start}
     seconds = time.perf_counter() - start
     from skelmix.planning.card import relative_error
-    from skelmix.wording import up
+    from skelmix.wording import figure, up
 
     observers, aggregator, *_ = plan.report.guarantee
     ratio = relative_error(plan)
@@ -37,7 +37,7 @@ def answer(settings: Settings) -> dict[str, Any]:
             for section in plan.sections
         ],
         "tiles": [
-            {"name": "error", "value": f"{ratio:.4g} ×", "note": "the central Gaussian's"},
+            {"name": "squared error", "value": f"{figure(ratio)} ×", "note": "the central Gaussian's"},
             {"name": observers.name, "value": observers.value, "note": f"at δ = {up(plan.report.delta)}"},
             {"name": aggregator.name, "value": aggregator.value, "note": aggregator.note},
             {

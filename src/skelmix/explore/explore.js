@@ -4,9 +4,8 @@ const form = at("settings"), tab = crypto.randomUUID();
 const PAUSE = 150;
 let firstAnswer = null;
 let question = 0, asking = null, charting = null, shown = null, timer = null, studies = [];
-const chart = { x: "bits per weight", y: "error, times the central Gaussian's", data: [],
-  layout: { xaxis: { type: "log", tickvals: [0.125, 0.25, 0.5, 1, 2, 4, 8, 16], range: [-1, 1.3] },
-    yaxis: { type: "log" } } };
+const chart = { x: "bits per weight", y: "squared error, times the central Gaussian's", data: [],
+  layout: { xaxis: { type: "log", tickvals: [0.125, 0.25, 0.5, 1, 2, 4, 8, 16], range: [-1, 1.3] } } };
 
 // settings ---------------------------------------------------------------------------------------------------
 const sliders = [...form.querySelectorAll("input[type=range]")];
@@ -183,6 +182,19 @@ at("download").addEventListener("click", () => {
 });
 
 // charts -----------------------------------------------------------------------------------------------------
+const TICKS = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7], [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 8],
+  [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2, 2.5, 3, 4, 5, 6, 7, 8, 9]];  // thin to dense
+function logAxis(values) {  // whole numbers at every tick: plotly would write 20 and 50 as 2 and 5
+  const low = Math.min(...values), high = Math.max(...values, 1.4 * low), pad = 0.06 * Math.log10(high / low);
+  const range = [Math.log10(low) - pad, Math.log10(high) + pad], first = Math.floor(range[0]), last = Math.ceil(range[1]);
+  const within = (digits, step) => Array.from({ length: last - first + 1 }, (_, i) => first + i).filter(power => power % step === 0)
+    .flatMap(power => digits.map(digit => +(digit * 10 ** power).toPrecision(3)))
+    .filter(tick => Math.log10(tick) >= range[0] && Math.log10(tick) <= range[1]);
+  const tickvals = TICKS.map(digits => within(digits, 1)).filter(ticks => ticks.length <= 7).at(-1)
+    ?? within([1], Math.ceil((last - first) / 6));
+  return { type: "log", range, tickvals, ticktext: tickvals.map(tick =>
+    tick < 1e6 ? tick.toLocaleString("en", { maximumSignificantDigits: 3 }) : `10<sup>${Math.round(Math.log10(tick))}</sup>`) };
+}
 async function drawn(place, figure) { if (window.Plotly) await drawPlot(at(place), figure); }
 async function drawChart(given, mine) {
   charting = new AbortController();
@@ -193,6 +205,7 @@ async function drawChart(given, mine) {
     chart.data.push({ type: "scatter", mode: "markers", name: "your plan", series: 5, x: [shown.summary.rate], y: [shown.relative_error],
       marker: { size: 13, symbol: "star" } });
     chart.data.push({ type: "scatter", mode: "lines", name: "central Gaussian", series: 5, x: [0.1, 20], y: [1, 1], line: { dash: "dash" } });
+    chart.layout.yaxis = logAxis(chart.data.flatMap(trace => trace.y).filter(error => error > 0));
     return drawn("chart", chart);
   };
   await redraw();

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Curve = Sequence[tuple[int, float]]
 
 UNPROTECTED = (
-    "Cohort sizes, times, norms, clipping, wrapping and measured error are diagnostics of this simulation, "
+    "cohort sizes, times, norms, clipping, wrapping and measured error are diagnostics of this simulation, "
     "computed from the sample and the participants' data without noise. The guarantee does not cover them: "
     "they were asked for with --diagnostics; do not keep or publish them for real data."
 )

@@ -279,7 +279,7 @@ def tensorboard(directory: Path, trainer: Trainer, spent: report.Spent) -> Callb
     """A callback that writes every number of a record for TensorBoard, when it is installed."""
     writer = summary_writer()(str(directory / "tensorboard"))
     mark = "" if trainer.private else report.NOT_PRIVATE + " "
-    writer.add_text("privacy", mark + (UNPROTECTED if trainer.diagnostics else ""))
+    writer.add_text("privacy", mark + (f"Diagnostics: {UNPROTECTED}" if trainer.diagnostics else ""))
 
     def callback(_: Trainer, record: RoundRecord) -> None:
         measured = {} if record.diagnostics is None else record.diagnostics.to_dict()

@@ -108,15 +108,18 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: Plan, mean_of: int | None = None) -> str:
     """The card of a plan: its guarantee, what it costs, what it rests on and what it leaves out."""
-    return card_text(plan.report.headline, plan_sections(plan))
+    return card_text(plan.report.headline, plan_sections(plan, mean_of))
 
 
-def plan_sections(plan: Plan) -> tuple[Section, ...]:
-    """All facts of a plan under their titles; the last title has what is not covered."""
+def plan_sections(plan: Plan, mean_of: int | None = None) -> tuple[Section, ...]:
+    """All facts of a plan under their titles; the last title has what is not covered.
+
+    mean_of: the sum is divided by this number, and the error is that of the mean.
+    """
     guarantee, *rest = plan.report.sections
-    return (guarantee, Section("What it takes", _costs(plan)), *rest)
+    return (guarantee, Section("What it takes", _costs(plan, mean_of)), *rest)
 
 
 def relative_error(plan: Plan) -> float:
@@ -125,7 +128,7 @@ def relative_error(plan: Plan) -> float:
     return plan.predicted.effective_mse / central if central else math.inf
 
 
-def _costs(plan: Plan) -> tuple[Fact, ...]:
+def _costs(plan: Plan, mean_of: int | None) -> tuple[Fact, ...]:
     """Upload, noise and error; warnings last."""
     mechanism, predicted = plan.mechanism, plan.predicted
     bias = f" + bias {figure(predicted.bias)}" if predicted.bias > 1e-3 * predicted.mse else ""
@@ -136,7 +139,8 @@ def _costs(plan: Plan) -> tuple[Fact, ...]:
         *_targets(plan),
         Fact(
             "error",
-            f"± {figure(predicted.deviation)} per coordinate of the sum{_unit(plan)}",
+            f"± {figure(predicted.deviation / (mean_of or 1))} per coordinate of the "
+            f"{'mean' if mean_of else 'sum'}{_unit(plan)}",
             "one standard deviation",
         ),
         Fact(
@@ -146,13 +150,14 @@ def _costs(plan: Plan) -> tuple[Fact, ...]:
         ),
         Fact(
             "it consists of",
-            f"{figure(predicted.mse)} = noise {figure(predicted.noise)} + rounding "
+            ("for the sum, " if mean_of else "")
+            + f"{figure(predicted.mse)} = noise {figure(predicted.noise)} + rounding "
             f"{figure(predicted.rounding)}{wraps}{sketch}{bias}",
             f"central Gaussian: {figure(plan.central_gaussian_mse)}, or "
             f"{figure(plan.central_gaussian_mse_rdp)} with Rényi accounting",
         ),
         Fact("upload", *_upload(plan)),
-        Fact("cohort", f"{plan.cohort}, {_survivors(plan)}"),
+        Fact("cohort", f"{plan.cohort}; {_survivors(plan)}"),
         Fact("mechanism", f"{mechanism.name}: d = {plan.dimension:,}, {_grid(plan)}{_clip(plan)}"),
         Fact("noise", _noise(plan)),
         *(Fact("warning", warning, alarm=True) for warning in plan.warnings),
@@ -201,7 +206,7 @@ def _clip(plan: Plan) -> str:
     """The clip norm, in words."""
     clip = plan.adaptive_clip
     if clip is None:
-        return f"clip norm {plan.mechanism.clip_norm:g}"
+        return f"clip norm {plan.mechanism.clip_norm:,g}"
     return f"clip norm adaptive: from {clip.start:g} towards the {clip.quantile:g} quantile of the norms"
 
 
@@ -217,10 +222,11 @@ def _bits_of(plan: Plan) -> str:
 
 def _survivors(plan: Plan) -> str:
     """How many must survive; where cohort sizes are random, in a cohort of the expected size."""
-    roster = plan.cohort.roster
+    report, roster, uploads = plan.report, plan.cohort.roster, plan.cohort.uploads
+    silos = " silos" if plan.cohort.unit != "participant" else ""
+    number = "all" if report.min_survivors >= uploads else f"at least {report.min_survivors:,}"
     varies = roster.sampling == "poisson" and roster.sampled
-    drawn = f" of {roster.expected:,} drawn" if varies else ""
-    return f"at least {plan.report.min_survivors:,} survivors{drawn}"
+    return f"{f'if {uploads:,} are drawn, ' if varies else ''}{number}{silos} must survive"
 
 
 def _upload(plan: Plan) -> tuple[str, str]:

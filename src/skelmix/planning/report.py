@@ -229,16 +229,25 @@ class PrivacyReport:
                 "every opened sum has the same noise"
             )
             return [Fact("secure aggregation", text)]
+        varies = self._secretly_sampled and self.sampling == "poisson"
+        text = "opens a sum only with "
         if self.least_survivors is not None:
-            text = (
-                f"opens a sum only with at least {self.least_survivors:,} survivors, whatever the cohort's "
-                "size, and removes the noise that they have in excess: every opened sum has the same noise"
+            text += f"at least {self.least_survivors:,} survivors"
+            text += ", however small the cohort is" if varies else ""
+            if self.min_survivors > self.least_survivors:
+                which = "a cohort of the expected size" if varies else "a round"
+                text += f"; by default, {which} needs {self.min_survivors:,}"
+            text += ". Excess noise is removed, so every opened sum has the same noise"
+        elif varies:
+            text += (
+                f"enough survivors for the promised noise: at least {self.min_survivors:,} in a cohort of "
+                "the expected size, proportionally fewer or more in other cohorts"
             )
-            return [Fact("secure aggregation", text)]
-        text = f"opens a sum only with at least {self.min_survivors:,} survivors"
-        if self.unit == "participant" and self.sampling == "poisson" and self.sampling_probability < 1:
-            text += " of a cohort of the expected size, and the same share of a smaller or larger one"
-        text += ": with that many noise shares the promised noise is complete"
+        else:
+            text += (
+                f"at least {self.min_survivors:,} survivors: with that many noise shares the promised noise "
+                "is complete"
+            )
         return [Fact("secure aggregation", text)]
 
     def _sampling(self) -> list[Fact]:

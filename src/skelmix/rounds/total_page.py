@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from skelmix.display import Document, Fact, Figure
-from skelmix.wording import counted, figure, up
+from skelmix.display import Document, Fact, Figure, Table
+from skelmix.planning.card import plan_sections
+from skelmix.wording import beside_error, counted, figure, up
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from skelmix.planning import Plan
     from skelmix.rounds.summation import PrivateSum
 
-MOST_DRAWN = 200  # coordinates with a bar of their own; more are in the file only
+MOST_DRAWN = 200  # coordinates with a bar of their own
+MOST_LISTED = 100  # coordinates with a line of their own
 
 
 def sum_page(
@@ -30,25 +32,30 @@ def sum_page(
 ) -> str:
     """One page about one released sum, or mean: `estimate` is what was released; columns: its names."""
     released = replace(plan, report=result.report)
+    divisor = result.participants if mean else None
+    deviation = result.deviation / (divisor or 1)
     return Document(
         title="Private mean" if mean else "Private sum",
         verdict=result.report.verdict,
         alarm=result.report.reproducible,
-        tiles=_tiles(released, result),
-        sections=released.sections,
-        figures=[*_values(result, estimate, mean, columns), _error(released, result)],
+        tiles=_tiles(released, result, deviation, mean),
+        sections=plan_sections(released, divisor),
+        figures=[*_values(deviation, estimate, mean, columns), _error(released, result)],
+        tables=[_listed(deviation, estimate, mean, columns)],
         settings={name: str(value) for name, value in settings.items()},
     ).html()
 
 
-def _tiles(plan: Plan, result: PrivateSum) -> list[Fact]:
+def _tiles(plan: Plan, result: PrivateSum, deviation: float, mean: bool) -> list[Fact]:
     report = result.report
     observers, aggregator, *_ = report.guarantee
     who = "participant" if report.unit == "participant" else "silo"
     return [
         Fact(observers.name, observers.value, f"at δ = {up(report.delta)}"),
         Fact(aggregator.name, aggregator.value, aggregator.note),
-        Fact("error", f"± {figure(result.deviation)}", "per coordinate of the sum, one standard deviation"),
+        Fact(
+            "error", f"± {figure(deviation)}", f"one standard deviation of each {'mean' if mean else 'sum'}"
+        ),
         Fact("bits per number", f"{plan.rate:.3g}", f"{plan.upload_bytes:,} bytes per {who}"),
         Fact("added up", f"{result.participants:,}", counted(result.participants, who).split()[-1]),
         Fact("private", f"one {report.unit}", report.neighbours),
@@ -56,11 +63,10 @@ def _tiles(plan: Plan, result: PrivateSum) -> list[Fact]:
 
 
 def _values(
-    result: PrivateSum, estimate: NDArray[np.float64], mean: bool, columns: Sequence[str] | None
+    deviation: float, estimate: NDArray[np.float64], mean: bool, columns: Sequence[str] | None
 ) -> list[Figure]:
     if len(estimate) > MOST_DRAWN:
         return []
-    deviation = result.deviation / (result.participants if mean else 1)
     trace = {
         "type": "bar",
         "name": "estimate",
@@ -79,6 +85,29 @@ def _values(
             note,
         )
     ]
+
+
+def _listed(
+    deviation: float, estimate: NDArray[np.float64], mean: bool, columns: Sequence[str] | None
+) -> Table:
+    """The released values with their error: the first ones, and how many more there are."""
+    what, number = ("mean" if mean else "sum"), len(estimate)
+    names = list(columns or map(str, range(1, number + 1)))
+    error = beside_error(deviation, deviation)
+    rows = [
+        (name, beside_error(float(value), deviation), error)
+        for name, value in zip(names[:MOST_LISTED], estimate[:MOST_LISTED], strict=True)
+    ]
+    more = (
+        f"These are the first {MOST_LISTED:,} of {number:,}; {number - MOST_LISTED:,} more are not listed. "
+    )
+    note = "±: one standard deviation of the error, without what clipping took from long vectors."
+    return Table(
+        f"Released {what}{'s' if number > 1 else ''}",
+        ("column" if columns else "coordinate", what, "±"),
+        rows,
+        (more if number > MOST_LISTED else "") + note,
+    )
 
 
 def _error(plan: Plan, result: PrivateSum) -> Figure:

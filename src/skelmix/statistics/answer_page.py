@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from skelmix.display import Document, Fact, Figure, Section, Table
+from skelmix.planning.card import relative_error
 from skelmix.statistics.answers import Answer, Answers, Estimates
 from skelmix.statistics.intervals import Estimate
 from skelmix.statistics.sizing import StatisticsPlan
-from skelmix.wording import up
+from skelmix.wording import figure, up
 
 
 def page(answers: Answers, planned: StatisticsPlan) -> str:
@@ -39,7 +40,7 @@ def _tiles(answers: Answers, planned: StatisticsPlan) -> list[Fact]:
     return [
         Fact(observers.name, observers.value, f"at δ = {up(answers.delta)}"),
         Fact(aggregator.name, aggregator.value, aggregator.note),
-        Fact("error", f"{planned.central_ratio:.3f}", "times a trusted aggregator's"),
+        Fact("squared error", figure(relative_error(plan)), "times the central Gaussian's"),
         Fact("upload", f"{plan.round_bytes:,}", "bytes per party"),
         Fact("answers", f"{len(answers.answers):,}", f"from {planned.parties.count:,} parties"),
         Fact("private", f"one {answers.unit}", plan.report.neighbours),

@@ -9,6 +9,7 @@ from typing import Any
 from skelmix.statistics.domains import number_text
 from skelmix.statistics.intervals import Estimate
 from skelmix.statistics.queries import Query
+from skelmix.wording import beside_error
 
 Estimates = Estimate | Mapping[str, "Estimates"]
 
@@ -88,9 +89,10 @@ class Answers:
             heading = str(answer.query).partition("(")[0]
             heading += f" {_columns(answer.query)}" if "(" in str(answer.query) else ""
             for label, estimate in answer.rows():
-                interval = f"{_rounded(estimate.low, estimate)} .. {_rounded(estimate.high, estimate)}"
-                error = f"{estimate.standard_error:.2g}"
-                yield heading, label, _rounded(estimate.value, estimate), error, interval
+                error = estimate.standard_error
+                numbers = (estimate.value, error, estimate.low, estimate.high)
+                value, plus_minus, low, high = (beside_error(number, error) for number in numbers)
+                yield heading, label, value, plus_minus, f"{low} .. {high}"
                 heading = ""
 
     def table(self) -> str:
@@ -107,13 +109,3 @@ def _columns(query: Any) -> str:
     if hasattr(query, "first"):
         return f"{query.first.column} x {query.second.column}"
     return query.axis.column if hasattr(query, "axis") else str(query.column)
-
-
-def _rounded(value: float, estimate: Estimate) -> str:
-    """As many digits as the standard error makes sensible."""
-    if estimate.standard_error <= 0:
-        return f"{value:.6g}"
-    from math import floor, log10
-
-    digits = max(0, 1 - floor(log10(estimate.standard_error)))
-    return f"{value:,.{min(digits, 12)}f}"

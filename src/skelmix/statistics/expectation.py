@@ -13,6 +13,7 @@ from skelmix.statistics.estimates import Estimator, Precision
 from skelmix.statistics.layout import Layout
 from skelmix.statistics.queries import Mean, Quantiles, Query, Sum, Variance
 from skelmix.validation import positive, whole
+from skelmix.wording import figure
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ExpectedError:
     meaning: str
 
     def __str__(self) -> str:
-        size = f"{self.standard_error:.3g} ({100 * self.relative:.2g} %)"
+        size = f"{figure(self.standard_error, 3)} ({100 * self.relative:.2g} %)"
         return f"{self.query}: standard error {self.meaning} {size}"
 
 
