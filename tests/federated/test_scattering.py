@@ -153,3 +153,12 @@ def test_a_disk_that_refuses_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFailed, match="SKELMIX_CACHE"):
         cached_features(GREY, 27, directory=tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("shape", [(len(GREY), 7), (len(GREY), 5184), (1, 5184)])
+def test_a_file_of_other_features_is_refused(tmp_path, shape):
+    cached_features(GREY, 27, directory=tmp_path)
+    (path,) = tmp_path.iterdir()
+    np.save(path, np.zeros(shape, np.int16))
+    with pytest.raises(CorruptState, match=r"not hold the features of these images.*delete it"):
+        cached_features(GREY, 27, directory=tmp_path)
