@@ -1,5 +1,7 @@
 """Scattering features: the right filters, a function of one image each, cached by content."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -162,3 +164,12 @@ def test_a_file_of_other_features_is_refused(tmp_path, shape):
     np.save(path, np.zeros(shape, np.int16))
     with pytest.raises(CorruptState, match=r"not hold the features of these images.*delete it"):
         cached_features(GREY, 27, directory=tmp_path)
+
+
+def test_what_killed_processes_left_behind_is_removed(tmp_path):
+    old, young = tmp_path / "a-v1-g27.npy.7-8.tmp", tmp_path / "a-v1-g27.npy.8-9.tmp"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (0, 0))
+    cached_features(GREY, 27, directory=tmp_path)
+    assert (old.exists(), young.exists()) == (False, True)

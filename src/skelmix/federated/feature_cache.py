@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from skelmix.federated import scattering_network as scattering
 from skelmix.replacement import replacing
 
 _CHUNK = 256  # images between two reports of progress
+_ABANDONED = 24 * 3600  # seconds without a change after which nobody is writing a file any more
 
 
 def cached_features(
@@ -64,11 +66,19 @@ def _digest(images: NDArray[np.uint8]) -> str:
     return hashlib.sha256(shape + np.ascontiguousarray(images).tobytes()).hexdigest()[:32]
 
 
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what killed processes left behind, hundreds of megabytes each."""
+    for path in directory.glob("*.npy.*.tmp"):
+        if path.stat().st_mtime < time.time() - _ABANDONED:
+            path.unlink(missing_ok=True)
+
+
 def _compute(
     images: NDArray[np.uint8], groups: int, width: int, path: Path, report: Callable[[int], None] | None
 ) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path.parent)
         with replacing(path, shared=True) as temporary:
             temporary.touch(0o600)  # images may be somebody's own
             out = np.lib.format.open_memmap(temporary, "w+", np.int16, (len(images), width))
