@@ -192,3 +192,20 @@ def test_data_says_what_is_here_and_refuses_files_that_are_not_the_published_one
     assert verified.returncode == 2
     assert "SHA-256" in verified.stderr
     assert "Traceback" not in verified.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("--clip", "adaptiv"), "clip = 'adaptiv'"),
+        (("--clip-norm", 0), "clip_norm = 0"),
+        (("--clip-quantile", 0.5), "give --clip adaptive too"),
+        (("--epsilon", -1), "epsilon = -1"),
+        (("--optimizer", "sgdm"), "optimizer = 'sgdm'"),
+        (("--lr", 0), "lr = 0"),
+    ],
+    ids=lambda value: "".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_mistakes_are_found_before_any_data_is_read(wrong, says, monkeypatch):
+    monkeypatch.setattr("skelmix.federated.runs.Prepared", None)
+    assert says in in_process("train", "--recipe", "best", *wrong).stderr

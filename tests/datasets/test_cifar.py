@@ -154,6 +154,14 @@ def test_a_package_without_the_sheets_is_refused(small, monkeypatch, tmp_path):
     assert locate("small") is None
 
 
+def test_labels_that_are_no_bytes_are_refused(tmp_path):
+    (tmp_path / "data_batch_1.png").write_bytes(sheet(IMAGES["data_batch_1.bin"]))
+    for split in ("train", "test"):
+        (tmp_path / f"{split}_lables.json").write_text("[300, 0, 0, 0]")
+    with pytest.raises(CorruptState, match="does not hold CIFAR-10"):
+        batches_from_sheets(tmp_path, images_per_sheet=4)
+
+
 def test_nothing_of_an_archive_lands_outside(tmp_path):
     (tmp_path / "evil.tgz").write_bytes(tar_of({"../../outside": b"x", "/absolute": b"y", "in/side": b"z"}))
     target = tmp_path / "deep" / "target"

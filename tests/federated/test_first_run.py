@@ -148,6 +148,8 @@ def test_a_scheduler_over_losses_or_of_another_optimiser_is_refused(plan):
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     with pytest.raises(InvalidInput, match="needs metrics"):
         trainer(plan, model=model, optimizer=optimizer, scheduler=plateau)
+    with pytest.raises(InvalidInput, match=r"scheduler is a str: it has no step\(\)"):
+        trainer(plan, model=model, optimizer=optimizer, scheduler="cosine")
     foreign = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(network().parameters(), lr=0.1), 1)
     with pytest.raises(InvalidInput, match="of another optimizer"):
         trainer(plan, model=model, optimizer=optimizer, scheduler=foreign)

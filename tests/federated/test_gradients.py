@@ -198,3 +198,23 @@ def test_double_precision_models_and_empty_models_are_refused():
         Gradients(MLP().double(), cross_entropy)
     with pytest.raises(InvalidInput, match="no trainable"):
         Gradients(nn.ReLU(), cross_entropy)
+
+
+class Rescaling(nn.Module):
+    """Rescales, in place, the rows of its table that a record looks up."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Parameter(torch.ones(8, 4)), nn.Linear(4, 3)
+
+    def forward(self, inputs):
+        return self.layer(nn.functional.embedding(inputs[:, 0], self.table, max_norm=0.5))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_local_steps_never_change_the_public_weights():
+    model = Rescaling()
+    held = Clients(torch.tensor([[1], [2], [5]]), torch.zeros(3, dtype=torch.long))
+    local = Gradients(model, cross_entropy, local=LocalSteps(steps=2, learning_rate=0.1))
+    assert sum(len(block) for block in local.blocks(held, np.arange(3))) == 3
+    assert torch.equal(model.table, torch.ones(8, 4))

@@ -53,6 +53,19 @@ def test_batch_statistics_are_refused_in_either_mode():
         validate(nn.Sequential(nn.Linear(4, 10), layer))
 
 
+def test_freezing_is_advised_only_where_it_helps():
+    for layer in (nn.BatchNorm1d(10, track_running_stats=False), nn.Embedding(4, 10, max_norm=1.0)):
+        with pytest.raises(InvalidInput) as refused:
+            validate(nn.Sequential(layer, nn.Linear(10, 2)))
+        assert ".eval()" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_embeddings_that_rescale_the_rows_in_use_are_refused(kind):
+    with pytest.raises(InvalidInput, match=r"'0' \(Embedding.*use max_norm=None"):
+        validate(nn.Sequential(kind(4, 10, max_norm=1.0).eval(), nn.Linear(10, 2)))
+
+
 def test_the_trainer_refuses_them_all_before_anything_is_computed():
     model = nn.Sequential(nn.BatchNorm1d(196), nn.Linear(196, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -65,3 +78,7 @@ def test_models_that_cannot_train_are_refused():
         validate(nn.ReLU())
     with pytest.raises(InvalidInput, match=r"'weight' is torch.float64 on cpu, 'bias' is"):
         validate(nn.Linear(2, 2).double())
+    with pytest.raises(InvalidInput, match=r"0.weight, 0.bias has no shape yet: call the model once"):
+        validate(nn.Sequential(nn.LazyLinear(2)))
+    with pytest.raises(InvalidInput, match=r"model is a function: pass a torch.nn.Module"):
+        validate(lambda x: x)

@@ -1,5 +1,7 @@
 """Scattering features: the right filters, a function of one image each, cached by content."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -153,3 +155,21 @@ def test_a_disk_that_refuses_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFailed, match="SKELMIX_CACHE"):
         cached_features(GREY, 27, directory=tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("shape", [(len(GREY), 7), (len(GREY), 5184), (1, 5184)])
+def test_a_file_of_other_features_is_refused(tmp_path, shape):
+    cached_features(GREY, 27, directory=tmp_path)
+    (path,) = tmp_path.iterdir()
+    np.save(path, np.zeros(shape, np.int16))
+    with pytest.raises(CorruptState, match=r"not hold the features of these images.*delete it"):
+        cached_features(GREY, 27, directory=tmp_path)
+
+
+def test_what_killed_processes_left_behind_is_removed(tmp_path):
+    old, young = tmp_path / "a-v1-g27.npy.7-8.tmp", tmp_path / "a-v1-g27.npy.8-9.tmp"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (0, 0))
+    cached_features(GREY, 27, directory=tmp_path)
+    assert (old.exists(), young.exists()) == (False, True)

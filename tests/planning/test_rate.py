@@ -195,6 +195,9 @@ def test_account_is_the_reverse_of_plan_with_a_subset():
         scale=mechanism.scale, bound="rdp",
     )  # fmt: skip
     assert dense.report.epsilon > 2 * plan.report.epsilon  # the same noise hides a longer vector less
+    for wrong in ({"bits": 0}, {"keep": 0.0}, {"rate": 0.0}):
+        with pytest.raises(InvalidInput, match=f"{next(iter(wrong))} = 0"):
+            account(noise=mechanism.noise, delta=1e-5, dimension=4096, cohort=plan.cohort, **wrong)
 
 
 def test_every_shape_uses_the_budget():

@@ -199,6 +199,23 @@ def _seeds(text: str) -> list[int | None]:
     return seeds
 
 
+def _check_before_data(settings: RunSettings, plans: dict[str, Any]) -> None:
+    """Refuse mistakes that need no data to be seen: preparing the data may take minutes."""
+    from torch import nn
+
+    from skelmix.federated.recipes import build_optimizer
+    from skelmix.planning import PrivacyTarget
+    from skelmix.validation import one_of, positive
+
+    one_of(("fixed", "adaptive"), clip=plans["clip"])
+    opt.build_clip(
+        *(plans[name] for name in ("clip", "clip_norm", "clip_quantile", "clip_rate", "clip_start"))
+    )
+    positive(clip_norm=plans["clip_norm"])
+    PrivacyTarget(plans["epsilon"], plans["delta"], plans["epsilon_aggregator"])
+    build_optimizer(settings.optimizer, nn.Linear(1, 1), settings.lr)
+
+
 def _one(
     settings: RunSettings, plans: dict[str, Any] | None, place: Path, tensorboard: bool, resume: bool = False
 ) -> dict[str, Any]:
@@ -209,6 +226,8 @@ def _one(
     plotly_script()  # what is not installed is missed now, not after the budget is spent
     if tensorboard:
         runs.summary_writer()
+    if plans is not None:
+        _check_before_data(settings, plans)
     with err.status("preparing data, model and plan") as status:
         prepared = runs.Prepared(settings, status.update)
         plan: Plan | None = None

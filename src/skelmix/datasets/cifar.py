@@ -64,7 +64,7 @@ def batches_from_sheets(root: Path, images_per_sheet: int = 10_000) -> None:
             first = number * images_per_sheet
             labels = test if name.startswith("test") else train[first : first + images_per_sheet]
             sheet.with_name(name).write_bytes(_records(pixels, labels))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CorruptState(f"the package does not hold CIFAR-10 as expected ({error})") from error
 
 

@@ -148,7 +148,8 @@ class Gradients:
 
     def _change(self, local: LocalSteps, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         start = self._weights()
-        own = {name: value.expand(len(inputs), *value.shape) for name, value in start.items()}
+        # a copy each: what a layer changes in place must not reach the public weights
+        own = {name: value.repeat(len(inputs), *[1] * value.dim()) for name, value in start.items()}
         records = inputs.shape[1]
         size = min(local.batch or records, records)
         for step in range(local.steps):

@@ -132,6 +132,10 @@ def check_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, schedule
 
 
 def _check_step(stepping: Any, name: str) -> None:
+    if not callable(getattr(stepping, "step", None)):
+        raise InvalidInput(
+            f"{name} is a {type(stepping).__name__}: it has no step(); pass one of torch.optim"
+        )
     needed = [
         parameter.name
         for parameter in inspect.signature(stepping.step).parameters.values()

@@ -37,9 +37,9 @@ def features(images: NDArray[np.uint8], groups: int) -> NDArray[np.int16]:
     """Normalised scattering features of each image, int16 (count, features) in units of `STEP`.
 
     `images` is uint8 (count, height, width) or (count, colours, height, width); 28 by 28 makes 81·8·8 = 5,184
-    features, 32 by 32 in three colours 15,552. On that grid sums of products with features are exact, which
-    a silo's sum relies on; it is far finer than the noise. Beyond ±32, which only sparse groups of more than
-    1,024 numbers reach, they are clamped. About 2 ms per grey image, 6 ms per coloured one.
+    features, 32 by 32 in three colours 15,552. The grid halves their memory, and is far finer than the noise.
+    Beyond ±32, which only sparse groups of more than 1,024 numbers reach, they are clamped. About 2 ms per
+    grey image, 6 ms per coloured one.
     """
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or min(images.shape[-2:], default=0) < 8:
         raise InvalidInput(

@@ -182,10 +182,12 @@ def account(
         >>> round(found.report.epsilon, 4), found.report.order
         (2.9988, 5)
     """
-    bits = bits or (None if rate and keep else DEFAULT_BITS)
+    if bits is None and (rate is None or keep is None):
+        bits = DEFAULT_BITS
     request = PlanRequest(
-        PrivacyTarget(1.0, delta), cohort, rounds, mechanism, dimension, clip_norm, bits or DEFAULT_BITS,
-        bound, alignment, clip_slack=clip_slack, adaptive=_adaptive(clip, clip_norm),
+        PrivacyTarget(1.0, delta), cohort, rounds, mechanism, dimension, clip_norm,
+        DEFAULT_BITS if bits is None else bits, bound, alignment, clip_slack=clip_slack,
+        adaptive=_adaptive(clip, clip_norm),
     )  # fmt: skip
     (shape,) = _shapes(request, rate, bits, keep)
     cohort = request.cohort
