@@ -107,10 +107,12 @@ def test_the_two_thresholds_of_a_sampled_cohort_are_told_apart(settings):
     shown = unwrapped(plan)
     must = "all" if expected == 240 else f"at least {expected}"
     assert f"; if 240 are drawn, {must} must survive" in shown
-    assert (
+    some_may_drop_out = (
         f"opens a sum only with at least {least} survivors, however small the cohort is; by default, a "
         f"cohort of the expected size needs {expected}. Excess noise is removed"
-    ) in shown
+    )
+    nobody_may = f"opens a sum only if everyone in its cohort answers, at least {least}: "
+    assert (nobody_may if expected == 240 else some_may_drop_out) in shown
 
 
 @pytest.mark.parametrize(("value", "large"), [("± 411.6", True), ("none", True), ("one participant", False)])

@@ -265,11 +265,11 @@ def test_colluders_without_dropouts_need_everyone_and_no_law():
 def test_the_card_says_how_many_must_survive_of_the_drawn_where_some_are_drawn():
     silos = planned(sk.Silos(10, 60_000, 240, dropout_tolerance=0.3), rounds=1)
     for plan, words in (
-        (silos, "at least 7 survivors"),
-        (planned(COHORT), "at least 176 survivors of 240 drawn"),
+        (silos, "at least 7 silos must survive"),
+        (planned(COHORT), "if 240 are drawn, at least 176 must survive"),
     ):
         card = [fact.value for part in plan.sections for fact in part.facts if fact.name == "cohort"]
-        assert card[0].endswith(f", {words}")
+        assert card[0].endswith(f"; {words}")
 
 
 def test_cohorts_too_small_to_hide_are_refused_with_a_remedy():

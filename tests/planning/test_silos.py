@@ -30,9 +30,9 @@ def test_a_card_for_silos_says_what_is_public_and_what_time_shows(unit, batch):
     )
     assert [fact in silos for fact in facts] == [True] * 3
     assert not any(fact in people for fact in facts)
-    assert "at least 50 survivors of 50 drawn" in people
-    assert "at least 10 survivors" in silos
-    assert "10 drawn" not in silos, "all silos are in every round"
+    assert "if 50 are drawn, all must survive" in people
+    assert "all silos must survive" in silos
+    assert "are drawn, all" not in silos, "all silos are in every round"
 
 
 def test_the_noise_of_the_sum_is_that_of_the_participant_level_plan():
