@@ -201,9 +201,7 @@ def _seeds(text: str) -> list[int | None]:
 
 def _check_before_data(settings: RunSettings, plans: dict[str, Any]) -> None:
     """Refuse mistakes that need no data to be seen: preparing the data may take minutes."""
-    from torch import nn
-
-    from skelmix.federated.recipes import build_optimizer
+    from skelmix.federated.recipes import check_optimizer
     from skelmix.planning import PrivacyTarget
     from skelmix.validation import one_of, positive
 
@@ -213,7 +211,7 @@ def _check_before_data(settings: RunSettings, plans: dict[str, Any]) -> None:
     )
     positive(clip_norm=plans["clip_norm"])
     PrivacyTarget(plans["epsilon"], plans["delta"], plans["epsilon_aggregator"])
-    build_optimizer(settings.optimizer, nn.Linear(1, 1), settings.lr)
+    check_optimizer(settings.optimizer, settings.lr)
 
 
 def _one(

@@ -20,7 +20,7 @@ from skelmix.datasets.partition import Partition
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import Loss
-from skelmix.validation import positive
+from skelmix.validation import one_of, positive
 
 if TYPE_CHECKING:
     from skelmix.planning import Plan
@@ -165,11 +165,15 @@ def repeatable(plan: Plan, seed: int) -> Plan:
     return replace(plan, mechanism=replace(plan.mechanism, rotation_seed=rotation))
 
 
+def check_optimizer(name: str, lr: float) -> None:
+    """Refuse an unknown optimiser, or a learning rate that is not positive."""
+    one_of(tuple(OPTIMIZERS), optimizer=name)
+    positive(lr=lr)
+
+
 def build_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimizer:
     """An optimiser by name over the model's trainable parameters."""
-    if name not in OPTIMIZERS:
-        raise InvalidInput(f"optimizer = {name!r}: choose {', '.join(OPTIMIZERS)}")
-    positive(lr=lr)
+    check_optimizer(name, lr)
     return OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad], lr=lr)
 
 
