@@ -46,5 +46,5 @@ def test_no_part_of_it_is_cut(width, monkeypatch):
 
 def test_a_wide_terminal_shows_the_rest(monkeypatch):
     shown = line(160, monkeypatch)
-    for words in ("aggregator ε≤1833", "wrapped 0.02%", "clipped 99.10%"):
+    for words in ("aggregator ε≤1,833", "wrapped 0.02%", "clipped 99.10%"):
         assert words in shown, shown
