@@ -6,7 +6,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 import skelmix as sk
-from skelmix.errors import BudgetExhausted, RoundFailed
+from skelmix.errors import BudgetExhausted, InvalidInput, RoundFailed
 from skelmix.flower import ClientPolicy, SecureGrid
 from skelmix.flower.cohort_draw import draw
 
@@ -106,28 +106,49 @@ def test_a_server_that_dies_while_keys_are_shared_has_paid_for_the_draw(fleet, d
 
 
 COHORTS = {
-    "poisson": (sk.Cohort(300, 1000), range(1000), 1),
-    "fixed": (sk.Cohort(3, 9, sampling="fixed"), range(9), 1),
-    "fixed by the strategy": (sk.Cohort(3, 9, sampling="fixed"), range(3), 1),
-    "everyone": (sk.Cohort.everyone(9), range(9), 0),
-    "all of them, fixed": (sk.Cohort(9, 9, sampling="fixed"), range(9), 0),
+    "poisson": (sk.Cohort(300, 1000), range(1000), 1000, 1),
+    "fixed": (sk.Cohort(3, 9, sampling="fixed"), range(9), 9, 1),
+    "fixed by the strategy": (sk.Cohort(3, 9, sampling="fixed"), range(3), 9, 1),
+    "everyone": (sk.Cohort.everyone(9), range(9), 9, 0),
+    "all of them, fixed": (sk.Cohort(9, 9, sampling="fixed"), range(9), 9, 0),
 }
 
 
 @pytest.mark.parametrize("kind", COHORTS)
 def test_a_draw_is_charged_once_and_a_roster_that_is_no_secret_is_not(kind):
-    cohort, nodes, times = COHORTS[kind]
+    cohort, nodes, connected, times = COHORTS[kind]
     charges = []
-    draw(cohort, set(nodes), charge=lambda: charges.append(1))
+    draw(cohort, set(nodes), charge=lambda: charges.append(1), connected=connected)
     assert len(charges) == times
 
 
 def test_nodes_that_happen_to_be_as_many_as_expected_are_no_draw_of_the_strategys():
     cohort, charges = sk.Cohort(3, 9, sampling="fixed"), []
-    with pytest.raises(RoundFailed, match="more often"):
-        draw(cohort, {1, 5, 7}, charge=lambda: charges.append(1), drawn_by_strategy=False)
+    for connected in (None, 3):
+        with pytest.raises(
+            RoundFailed, match="3 of 9 nodes are here: drawing 3 of them would sample each more"
+        ):
+            draw(cohort, {1, 5, 7}, charge=lambda: charges.append(1), connected=connected)
     assert charges == []
-    assert draw(cohort, {1, 5, 7}) == {1, 5, 7}
+    assert draw(cohort, {1, 5, 7}, connected=9) == {1, 5, 7}
+
+
+def test_a_strategy_that_draws_from_fewer_nodes_than_the_population_samples_each_too_often():
+    cohort = sk.Cohort(3, 9, sampling="fixed")
+    for connected in (4, 8):
+        with pytest.raises(RoundFailed, match=f"{connected} of 9 nodes are here"):
+            draw(cohort, {1, 5, 7}, charge=lambda: pytest.fail("nothing is drawn"), connected=connected)
+    with pytest.raises(InvalidInput, match="10 nodes take part, the plan is for 9"):
+        draw(cohort, {1, 5, 7}, connected=10)
+
+
+def test_a_strategys_draw_counts_whoever_is_connected(fleet, planned, arrays):
+    """It draws three nodes of four, which the plan counts as three of nine."""
+    plan = planned(cohort=sk.Cohort(3, 9, sampling="fixed"))
+    grid = SecureGrid(fleet(policy=ClientPolicy(min_cohort=2, max_population=9)), plan, **QUICK)
+    assert run(grid, arrays, nodes=[1, 2, 4]) == []
+    assert "4 of 9 nodes are here" in grid.history[-1].reason
+    assert grid.ledger.charged == 0
 
 
 def test_a_cohort_drawn_ahead_is_not_those_who_are_left(fleet, drawn_plan, arrays):

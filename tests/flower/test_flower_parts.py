@@ -106,7 +106,7 @@ def test_fixed_draws_as_many_as_expected_and_all_nodes_alike():
 
 
 def test_a_strategy_may_make_the_fixed_draw_itself():
-    assert draw(sk.Cohort(3, 9, sampling="fixed"), {1, 5, 7}) == {1, 5, 7}
+    assert draw(sk.Cohort(3, 9, sampling="fixed"), {1, 5, 7}, connected=9) == {1, 5, 7}
 
 
 def test_too_few_nodes_for_the_sampling_rate_fail_the_round():
@@ -167,9 +167,9 @@ def test_few_nodes_are_not_sampled_at_the_rate_of_many(tolerance):
     plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=cohort)
     coordinator = object.__new__(Coordinator)
     coordinator._plan, coordinator._malicious = plan, False
-    assert len(coordinator._draw(set(range(590)), lambda: None, by_strategy=False)) > 10
+    assert len(coordinator._draw(set(range(590)), lambda: None)) > 10
     with pytest.raises(RoundFailed, match="wait for more"):
-        coordinator._draw(set(range(200)), lambda: pytest.fail("nothing may be drawn"), by_strategy=False)
+        coordinator._draw(set(range(200)), lambda: pytest.fail("nothing may be drawn"))
 
 
 @pytest.mark.parametrize("sparse", [True, False])

@@ -93,8 +93,8 @@ class Coordinator:
         if not nodes <= set(self._keys):
             self._advertise(nodes, template)
         self._session = system_entropy().bytes(SESSION_BYTES)  # no client joins a round of a session twice
-        chosen_by_strategy = not set(self._grid.get_node_ids()) <= nodes
-        cohort = self._draw(nodes, lambda: charge(round_number), by_strategy=chosen_by_strategy)
+        connected = len(nodes.union(self._grid.get_node_ids()))
+        cohort = self._draw(nodes, lambda: charge(round_number), connected=connected)
         secure = self._new_round(round_number, cohort & set(self._keys), template)
         outcome = self._wave(
             {node: {SHARE: data} for node, data in secure.requests.items()},
@@ -135,10 +135,10 @@ class Coordinator:
         for node in nodes & set(outcome.refusals):
             self._keys.pop(node, None)
 
-    def _draw(self, nodes: set[int], charge: Callable[[], None], *, by_strategy: bool) -> set[int]:
+    def _draw(self, nodes: set[int], charge: Callable[[], None], *, connected: int | None = None) -> set[int]:
         """The cohort of a round, charged for, if there are nodes enough to sample it from.
 
-        by_strategy: whether the nodes are some that the strategy chose, not all that are connected.
+        connected: how many nodes are connected, of which the strategy may have chosen these.
         """
         plan = self._plan
         leak = plan.cohort.roster.membership_leak_probability(
@@ -149,7 +149,7 @@ class Coordinator:
                 f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small "
                 "to open, which reveals who was sampled; wait for more, or plan for this population"
             )
-        return draw(plan.cohort.roster, nodes, charge=charge, drawn_by_strategy=by_strategy)
+        return draw(plan.cohort.roster, nodes, charge=charge, connected=connected)
 
     def _new_round(self, round_number: int, cohort: set[int], template: Message) -> SecureRound:
         keys = {node: self._keys[node] for node in cohort}
@@ -240,7 +240,7 @@ class Coordinator:
         lost = set(secure.roster) - set(secure.survivors)
         there = set(self._grid.get_node_ids()) & set(self._keys) - lost
         try:
-            cohort = self._draw(there, lambda: charge(round_number), by_strategy=False)
+            cohort = self._draw(there, lambda: charge(round_number))
             return self._new_round(round_number, cohort, template)
         except (RoundFailed, InvalidInput):
             return None
