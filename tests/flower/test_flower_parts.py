@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -154,9 +155,13 @@ def test_a_version_that_is_not_a_number_is_not_the_version():
             Request.from_record(ConfigRecord({"version": version, "digest": "d"}))
 
 
-def test_a_node_refuses_a_plan_whose_cohorts_may_be_smaller_than_it_joins():
-    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=sk.Cohort(60, 600))
-    ClientPolicy(min_cohort=3).check_plan(plan)
+@pytest.mark.parametrize(
+    "cohort", [sk.Cohort(60, 600), sk.Cohort(60, 600, sampling="fixed", dropout_tolerance=0.1)]
+)
+def test_a_node_refuses_a_plan_whose_cohorts_may_be_smaller_than_it_joins(cohort):
+    plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=cohort)
+    for count in (3, plan.cohort.least_survivors or 3):
+        ClientPolicy(min_cohort=count).check_plan(plan)
     with pytest.raises(PolicyViolation, match="lower min_cohort"):
         ClientPolicy(min_cohort=50).check_plan(plan)
 
@@ -170,6 +175,19 @@ def test_few_nodes_are_not_sampled_at_the_rate_of_many(tolerance):
     assert len(coordinator._draw(set(range(590)), lambda: None)) > 10
     with pytest.raises(RoundFailed, match="wait for more"):
         coordinator._draw(set(range(200)), lambda: pytest.fail("nothing may be drawn"))
+
+
+@pytest.mark.parametrize(("expected", "nodes", "drawn"), [(60, 700, True), (590, 620, False)])
+def test_more_nodes_than_the_population_are_sampled_unless_a_cohort_may_be_larger_too(expected, nodes, drawn):
+    """Each node refuses a roster that is larger than the plan's population: such a round would not open."""
+    target, cohort = sk.PrivacyTarget(3.0, 1e-5), sk.Cohort(expected, 600)
+    coordinator = object.__new__(Coordinator)
+    coordinator._plan = sk.plan(target, dimension=16, bits=20, bound="rdp", cohort=cohort)
+    coordinator._malicious, charges = False, []
+    outcome = nullcontext() if drawn else pytest.raises(RoundFailed, match="too large, to open")
+    with outcome:
+        coordinator._draw(set(range(nodes)), lambda: charges.append(1))
+    assert bool(charges) == drawn
 
 
 @pytest.mark.parametrize("sparse", [True, False])

@@ -146,8 +146,9 @@ class Coordinator:
         )
         if leak > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
             raise RoundFailed(
-                f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small "
-                "to open, which reveals who was sampled; wait for more, or plan for this population"
+                f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small, "
+                "or too large, to open, which reveals who was sampled; wait for more, or plan for this "
+                "population"
             )
         return draw(plan.cohort.roster, nodes, charge=charge, connected=connected)
 

@@ -203,21 +203,31 @@ class Cohort(Contributors):
 
         least: every threshold up to this one is covered, since some nodes refuse sums over one or two
         participants, and at least the threshold that leaves noise beside the colluders'. With
-        `least_survivors` the threshold is that number, or with malicious=True a majority. nodes: how many
-        there are to sample from, by default the whole population. The result is 0 unless cohorts are sampled;
-        for cohorts of a fixed size also if nobody may drop out.
+        `least_survivors` the threshold is that number, and with malicious=True a majority. nodes: how many
+        there are to sample from, by default the whole population; of more than that, a cohort may be larger
+        than any that the plan knows, and not open either. The result is 0 unless cohorts are sampled; for
+        cohorts of a fixed size also if nobody may drop out.
         """
         if not self._opening_reveals:
             return 0.0
+        too_many = self._larger_than_population(rounds, nodes)
         if self.least_survivors is not None:
-            least = max(self.least_survivors, least) if self._size_is_secret else self.least_survivors
+            least = max(self.least_survivors, least)
             law = self._dropouts(nodes)
-            return opening_delta(law, rounds, least, colluding=self.colluding, malicious=malicious)
+            reveals = opening_delta(law, rounds, least, colluding=self.colluding, malicious=malicious)
+            return min(1.0, too_many + reveals)
         others = (self.population if nodes is None else nodes) - 1
         short = math.floor(self.colluding / self._kept)
         likely = max(self._log_size(size, others) for size in range(short, max(short + 1, least)))
         mass = math.exp(min(0.0, likely))
-        return min(1.0, 1.001 * rounds * self.sampling_probability * mass)  # 1.001: rounding
+        return min(1.0, too_many + 1.001 * rounds * self.sampling_probability * mass)  # 1.001: rounding
+
+    def _larger_than_population(self, rounds: int, nodes: int | None) -> float:
+        """Upper bound on the probability that a participant is drawn with `population` others or more."""
+        if nodes is None or nodes <= self.population or not self._size_is_secret:
+            return 0.0
+        mass = binomial(nodes - 1, self.sampling_probability).at_least(self.population)
+        return rounds * self.sampling_probability * mass
 
     def _log_size(self, size: int, nodes: int) -> float:
         """The logarithm of the probability that a Poisson sample of so many nodes has this size."""
