@@ -163,7 +163,7 @@ def test_colluders_know_no_more_of_the_noise_than_was_planned_if_the_round_is_to
 
 def test_noise_beyond_the_exact_tables_and_dropouts_before_joining_are_refused():
     rows = np.zeros((4, 3), np.uint8)
-    for noise in (-1.0, np.nan, np.inf, 1e12):
+    for noise in (-1.0, np.nan, np.inf, 1e12, 5e-324):
         with pytest.raises(InvalidInput, match="noise"):
             secure_sum(rows, modulus=256, threshold=2, noise=noise)
     with pytest.raises(InvalidInput, match="divided by those who join"):

@@ -44,9 +44,9 @@ class ExcessNoise:
         return _divided(self.participants, self.fewest, units_per_participant(self.colluding))
 
     @property
-    def too_large(self) -> bool:
-        """Whether a piece has a rate beyond the largest exact table."""
-        return any(self.rate(piece) > LARGEST_RATE for piece in range(len(self.sizes)))
+    def no_table(self) -> bool:
+        """Whether a piece has a rate beyond the largest exact table, or one that is zero as a float."""
+        return any(not 0 < float(self.rate(piece)) <= LARGEST_RATE for piece in range(len(self.sizes)))
 
     def rate(self, piece: int) -> Fraction:
         """r of the piece's law Sk(r, r), as an exact number: its units' part of K."""

@@ -134,8 +134,11 @@ class Settings:
                 f"(participants + colluding)/2 = {(participants + self.colluding) / 2}; raise the threshold"
             )
         graphs.check(participants, self.threshold, self.colluding)
-        if self.excess(participants).too_large:
-            raise InvalidInput(f"noise = {self.noise:g}: exact tables end at a rate of 1e8; lower the scale")
+        if self.excess(participants).no_table:
+            raise InvalidInput(
+                f"noise = {self.noise:g}: a piece of it has a rate beyond exact tables, which are for more "
+                "than 0 and at most 1e8; choose another scale"
+            )
 
     def excess(self, participants: int) -> ExcessNoise:
         """The pieces of noise that are removed again when fewer drop out than may."""
