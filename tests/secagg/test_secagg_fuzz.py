@@ -1,9 +1,10 @@
 """A network that delivers anything to anyone at any time. `SKELMIX_FUZZ_STEPS=1000000` for the long run.
 
 At each step a random message of this round or an earlier one, whole or damaged, goes to a random client or to
-the server, or the server closes a phase, or a client dies and comes back from its stored state. Whatever
-happens: only named errors, no change after a refusal, never both shares of a peer, and a sum that comes out
-is the survivors'. (Damage under a right checksum is for the malicious model only.)
+the server, or a message is lost, or the server closes a phase, or a client dies and comes back from its
+stored state. Whatever happens: only named errors, no change after a refusal, never both shares of a peer,
+never a share of noise that its owner keeps, one set of survivors per round, and a sum that comes out is the
+survivors'. (Damage under a right checksum is for the malicious model only.)
 """
 
 import os
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from helpers.secure_rounds import cast
+from skelmix.accounting.openings import NoisePieces
 from skelmix.errors import ProtocolError, RoundFailed
 from skelmix.secagg import messages
 from skelmix.secagg.client import Client
 from skelmix.secagg.settings import Phase, Settings
+from skelmix.secagg.stored import Round
 
 STEPS = int(os.environ.get("SKELMIX_FUZZ_STEPS", "6000"))
 PHASES = ("share", "masked", "consistency", "unmask")
@@ -39,6 +42,7 @@ class Net:
         self.inbox: list[tuple[int, str, bytes]] = []
         self.outbox: list[tuple[str, bytes]] = [("advertise", c.advertise()) for c in self.clients.values()]
         self.revealed: dict[tuple[int, int], set[str]] = {}
+        self.unmasked_for: set[bytes] = set()
         self.total: np.ndarray | None = None
 
     def over(self) -> bool:
@@ -58,7 +62,7 @@ class Net:
 
     def answer(self, p: int, phase: str, data: bytes) -> None:
         client = self.clients[p]
-        before = client.secret_state()
+        before, state = client.secret_state(), client._round
         try:
             extra = {}
             if phase == "masked":
@@ -75,6 +79,19 @@ class Net:
             for kind, rows in (("seed", message.seed_shares), ("key", message.key_shares)):
                 for peer, _ in rows:
                     self.revealed.setdefault((p, peer), set()).add(kind)
+            self.compare(state, messages.decode(data, messages.UnmaskRequest, 10**5).survivors, message)
+
+    def compare(self, state: Round, survivors: bytes, answer: messages.UnmaskShares) -> None:
+        """The answer opens each survivor's seed, and of its pieces those beyond what it keeps: no others."""
+        self.unmasked_for.add(survivors)
+        request, alive = state.request, int.from_bytes(survivors, "little")
+        division = NoisePieces(request.participants, request.threshold, 32 if request.colluding else 1)
+        for peer, row in answer.seed_shares:
+            held = state.own_shares if peer == request.index else state.held[peer]
+            seed, _, *pieces = (held[at : at + 16] for at in range(0, len(held), 16))
+            before = (alive & ((1 << peer) - 1)).bit_count()
+            extra = division.kept(alive.bit_count(), before) - division.base
+            assert row == seed + b"".join(piece for i, piece in enumerate(pieces) if not extra >> i & 1)
 
     def look(self) -> tuple[object, ...]:
         """All that a refusal must leave as it was."""
@@ -107,6 +124,12 @@ class Net:
         if self.outbox:
             self.deliver(*self.outbox.pop(choice % len(self.outbox)))
 
+    def lose(self, choice: int) -> None:
+        """A request or an answer never arrives: its participant has dropped out."""
+        queue = self.inbox if choice % 2 else self.outbox
+        if queue:
+            queue.pop(choice // 2 % len(queue))
+
     def restart(self, p: int) -> None:
         old = self.clients[p]
         kept = {
@@ -128,6 +151,8 @@ class Net:
             self.close()
         elif 0.72 <= roll < 0.723:
             self.close()  # too early
+        elif 0.723 <= roll < 0.74:
+            self.lose(chance.randrange(20))
         elif roll < 0.78:
             self.restart(chance.choice(list(self.clients)))
         elif self.pool and roll < 0.87:
@@ -142,6 +167,7 @@ class Net:
 
     def check(self) -> None:
         assert all(len(kinds) == 1 for kinds in self.revealed.values())
+        assert len(self.unmasked_for) <= 1
         if self.total is not None:
             assert len(self.server.survivors) >= self.server.settings.threshold
             expected = sum(self.vectors[p] for p in self.server.survivors) % 32
@@ -172,6 +198,10 @@ class AnyOrder(RuleBasedStateMachine):
             self.net.close()
         except RoundFailed:
             assert self.net.server.phase is Phase.FAILED
+
+    @rule(choice=st.integers(0, 19))
+    def a_message_is_lost(self, choice: int) -> None:
+        self.net.lose(choice)
 
     @rule(p=st.integers(0, 9))
     def client_restarts(self, p: int) -> None:
