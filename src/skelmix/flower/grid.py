@@ -81,7 +81,9 @@ class SecureGrid(Grid):
     malicious: secure the rounds against a malicious aggregator too: one more wave per round; every client
       needs an identity and the others' public keys.
     sparse: let 100 and more participants share masks along a sparse graph; clients need `full_roster=False`.
-    phase_timeout, patience, poll: see `Waiting`; the training wave has the strategy's own timeout.
+    phase_timeout, patience, poll: see `Waiting`; the training wave has the strategy's own timeout. Where
+      cohorts are sampled, ε for observers assumes that who is too late does not depend on who else was drawn:
+      give enough patience for all who answer at all.
     weight_key: the strategy's `weighted_by_key`.
     clip_norm: with an adaptive clip, that of the first round here, when the run goes on where an earlier one
       stopped (`history[-1].clip_norm` there); by default the plan's start.
