@@ -72,7 +72,8 @@ def test_sampled_cohorts_are_measured_under_the_rules_of_their_plan_beside_the_r
         sizes = dict.fromkeys(
             ("bytes_sent", "bytes_received", "server_bytes_sent", "server_bytes_received"), 1
         )
-        return {"degree": 0, "client_seconds": {"share": 1.0}, "server_unmask_seconds": 1.0, **sizes}
+        seconds = 1.0 + 0.25 * (law is not None) + 0.5 * ("noise" in rules)
+        return {"degree": 0, "client_seconds": {"share": seconds}, "server_unmask_seconds": 1.0, **sizes}
 
     rows = secagg_noise.rows((240,), 64, measured)
     plans = [(row["tolerance"], row["dropouts"], row["colluding"], row["sampled"]) for row in rows]
@@ -84,7 +85,13 @@ def test_sampled_cohorts_are_measured_under_the_rules_of_their_plan_beside_the_r
     need = Cohort(240, 60_000, dropout_tolerance=0.1).with_least_survivors(1e-5, 1_000).min_survivors(240)
     assert (0, need, 0, True, 0.1) in asked
     assert need < 190
-    assert len(secagg_noise.bars(rows)) == 6
+    bars = {
+        name.split(": ", 1)[1]: value for name, value, _, _ in secagg_noise.bars(rows) if "sampled" in name
+    }
+    assert len(secagg_noise.bars(rows)) == 8
+    assert bars["client time over the round without"] == 1.75
+    assert bars["client time over the same threshold and graph"] == 1.75 / 1.25
+    assert bars["bytes sent over the same threshold and graph"] == 1
 
 
 def test_bars_are_met_on_the_right_side_of_their_limit():
