@@ -24,6 +24,11 @@ def planned(cohort, *, mechanism="smm", bound="gdp", rounds=100, **options):
     )  # fmt: skip
 
 
+def completed(cohort, rounds=100):
+    """The cohort of a plan, without the plan around it."""
+    return cohort.with_least_survivors(TARGET.delta, rounds)
+
+
 def card_of(cohort):
     return [f"{fact.name}: {fact.value}" for part in planned(cohort).report.sections for fact in part.facts]
 
@@ -193,7 +198,7 @@ def test_the_report_says_that_without_colluders_those_of_a_round_are_not_covered
 
 def test_a_tolerance_lowers_the_least_number_of_survivors_below_what_delta_allows():
     assert planned(replace(COHORT, dropout_rate=0.0)).cohort.least_survivors > 150
-    patient = planned(replace(COHORT, dropout_rate=0.0, dropout_tolerance=0.5)).cohort
+    patient = completed(replace(COHORT, dropout_rate=0.0, dropout_tolerance=0.5))
     assert patient.least_survivors == 120
 
 
@@ -202,19 +207,19 @@ def test_where_everyone_takes_part_the_tolerance_is_the_limit():
     assert (plan.cohort.least_survivors, plan.cohort.min_survivors(40)) == (32, 32)
     assert plan.report.opening_delta == 0
     assert plan.report.dropout_rate is None
-    silos = planned(sk.Silos(10, 1_000, 100, dropout_tolerance=0.3)).cohort
+    silos = completed(sk.Silos(10, 1_000, 100, dropout_tolerance=0.3))
     assert silos.min_survivors(10) == silos.roster.min_survivors(10) == 7
     assert planned(sk.Cohort.everyone(40)).cohort.least_survivors is None  # nobody may drop out
 
 
 def test_a_malicious_server_needs_a_majority():
-    cohort = planned(replace(COHORT, dropout_tolerance=0.4, colluding=4)).cohort
+    cohort = completed(replace(COHORT, dropout_tolerance=0.4, colluding=4))
     assert cohort.min_survivors(300) < 150
     assert cohort.min_survivors(300, malicious=True) == (300 + 4) // 2 + 1
 
 
 def test_a_round_needs_the_survivors_that_it_practically_always_has_but_none_beyond_the_tolerance():
-    cohort = planned(COHORT).cohort
+    cohort = completed(COHORT)
     need = np.array([cohort.min_survivors(sampled) for sampled in range(100, 400)])
     for sampled, survivors in zip(range(100, 400), need, strict=True):
         if survivors > cohort.least_survivors:
@@ -226,24 +231,24 @@ def test_a_round_needs_the_survivors_that_it_practically_always_has_but_none_bey
     assert need[0] == cohort.least_survivors < need[140] == 176
     dropouts = np.arange(100, 400) - need
     assert (np.diff(dropouts[need > cohort.least_survivors]) >= 0).all()  # a larger cohort allows no fewer
-    reliable = planned(replace(COHORT, dropout_rate=0.001)).cohort
+    reliable = completed(replace(COHORT, dropout_rate=0.001))
     assert reliable.min_survivors(400) == 360  # the tolerance stays the limit
 
 
 def test_only_rounds_on_a_sparse_graph_need_the_survivors_that_are_likely():
-    cohort = planned(COHORT).cohort
+    cohort = completed(COHORT)
     least = cohort.least_survivors
     for sampled in (least, 200, 240, 400):
         assert cohort.min_survivors(sampled, sparse=False) == least
         assert cohort.min_survivors(sampled, malicious=True) == max(least, sampled // 2 + 1)  # a full graph
     assert cohort.min_survivors(240) > least + 20
-    small = planned(sk.Cohort(80, 8_000, dropout_tolerance=0.1)).cohort
+    small = completed(sk.Cohort(80, 8_000, dropout_tolerance=0.1))
     assert small.min_survivors(99) == small.least_survivors < small.min_survivors(100)
     assert cohort.failing_rounds(0.25, sparse=False) < 0.01 < 0.2 < cohort.failing_rounds(0.25)
 
 
 def test_a_majority_that_delta_cannot_pay_for_is_not_promised():
-    cohort = planned(sk.Cohort(60, 6_000, dropout_tolerance=0.4), rounds=10).cohort
+    cohort = completed(sk.Cohort(60, 6_000, dropout_tolerance=0.4), rounds=10)
     assert not cohort.opens_by_majority(1e-5, 10)
     assert planned(COHORT).cohort.opens_by_majority(1e-5, 100)
 
