@@ -123,7 +123,7 @@ def _numbered(owners: np.ndarray) -> NDArray[np.int64]:
     numbers = owner_numbers(owners)
     if missing := int((numbers == NOBODY).sum()):
         raise InvalidInput(
-            f"owners: {missing} of {len(owners)} records have none (None, NaN or empty text), and could all "
+            f"owners: {missing} of {len(owners)} records have none (None, NaN, '' or 'NA'), and could all "
             "be one person's; leave those records out"
         )
     return numbers

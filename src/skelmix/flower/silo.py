@@ -113,7 +113,7 @@ class SiloRound:
         if self._finished is not None:
             return self._finished
         log.error(
-            "the app did not finish a call of silo_update in this round: what is sent is the update of a silo "
+            "the app finished no call of silo_update in this round: what is sent is the update of a silo "
             "without records; reply with RecordDict({'update': silo_update(...)})"
         )
         return self._mechanism.silo_sum(round=self._round)
@@ -136,8 +136,8 @@ def silo_update(
     Call it in the app's train function, under a plan for `Silos`. It sets the PyTorch `model` to the weights
     that the server sent, draws each record independently at the plan's rate, computes each drawn record's
     gradient of `loss(outputs, targets)` alone, clips -learning_rate times it to the plan's clip norm, and
-    adds up exactly. What it returns holds no data: the sum itself goes to the mod, which rounds and noises it.
-    Once this has returned, the sum is sent, whatever the app does or replies afterwards.
+    adds up exactly. What it returns holds no data: the sum itself goes to the mod, which rounds and noises
+    it. Once this has returned, the sum is sent, whatever the app does or replies afterwards.
 
     records, targets: CPU tensors with one record per row, or a map-style data set of pairs alone. owners: the
     person of each record, where the plan's unit is "owner".
