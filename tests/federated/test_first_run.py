@@ -60,6 +60,14 @@ def test_what_the_report_needs_is_missed_before_anything_is_charged(plan, tmp_pa
         assert run.ledger.charged == 0
 
 
+@pytest.mark.parametrize("evaluate", [None, lambda model: 0.25])
+def test_the_report_speaks_of_accuracy_only_where_it_was_measured(plan, tmp_path, evaluate):
+    trainer(plan, run_directory=tmp_path, evaluate=evaluate).run()
+    page = (tmp_path / "report.html").read_text().split("<body>")[1]
+    assert ("Test accuracy" in page) == ("test data" in page) == (evaluate is not None)
+    assert "Privacy spent" in page
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_numpy_arrays_are_taken(plan, kind, dtype):
