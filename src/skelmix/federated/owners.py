@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.datasets.missing import MISSING_TEXTS
+from skelmix.errors import InvalidInput
 
 NOBODY = -1
 """The number of an owner that is missing."""
@@ -31,6 +32,17 @@ def owner_numbers(owners: Iterable[Any]) -> NDArray[np.int64]:
     names = [_name(owner) for owner in owners]
     numbers = {name: number for number, name in enumerate(sorted(set(names) - {""}))}
     return np.array([numbers.get(name, NOBODY) for name in names], np.int64)
+
+
+def every_owner(owners: Collection[Any]) -> NDArray[np.int64]:
+    """The number of each record's owner; `InvalidInput` where a record has none."""
+    numbers = owner_numbers(owners)
+    if missing := int((numbers == NOBODY).sum()):
+        raise InvalidInput(
+            f"owners: {missing} of {len(owners)} records have none (None, NaN, '' or 'NA'), and could all "
+            "be one person's; leave those records out"
+        )
+    return numbers
 
 
 def _name(owner: Any) -> str:
