@@ -49,7 +49,7 @@ class Echo(BaseHTTPRequestHandler):
 def superlink():
     Echo.asked.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()  # it ends as soon as it may
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
