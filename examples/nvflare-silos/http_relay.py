@@ -13,8 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# of one connection, not of the message: each end of the relay has its own
-HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
+# of one connection, not of the message: each end of the relay has its own. Where a request ends is for the
+# end that makes it to say: a length of the site's own could hide a second request behind a first one
+HOP_BY_HOP = {
+    "connection", "content-length", "date", "expect", "host", "keep-alive", "server", "te", "trailer",
+    "transfer-encoding", "upgrade",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ FORBIDDEN = Response(403, {}, b"")
 # what a SuperNode asks for. The same port also takes new runs, with code for all sites (/v1/control), and
 # serves what the server's app sees (/v1/runtime): neither is for a site to reach.
 FLEET = re.compile(r"/v1/fleet/[a-z-]+")
+HEADER = re.compile(r"[A-Za-z0-9-]+")
 Carry = Callable[[Request], Response]
 
 
@@ -44,16 +49,26 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: value for name, value in headers if name.lower() not in HOP_BY_HOP}
 
 
+def of_a_supernode(request: Request) -> bool:
+    """Whether this is what `Listener` makes of a SuperNode's request, whoever made it."""
+    texts = [request.path, *request.headers.values()] if isinstance(request.headers, dict) else [None]
+    if not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in texts):
+        return False
+    named = all(isinstance(name, str) and HEADER.fullmatch(name) for name in request.headers)
+    whole = isinstance(request.body, bytes) and request.method == "POST"
+    return named and whole and FLEET.fullmatch(request.path) is not None
+
+
 def call(address: str, request: Request, *, timeout: float = 60.0) -> Response:
     """Make the request to `address` (host:port); `UNAVAILABLE` where nobody answers in time.
 
     Requests come from sites, which need not be honest: all but a SuperNode's own are `FORBIDDEN`.
     """
-    if request.method != "POST" or not FLEET.fullmatch(request.path):
+    if not of_a_supernode(request):
         return FORBIDDEN
     link = http.client.HTTPConnection(address, timeout=timeout)
     try:
-        link.request(request.method, request.path, request.body, request.headers)
+        link.request("POST", request.path, request.body, end_to_end(request.headers.items()))
         answer = link.getresponse()
         return Response(answer.status, end_to_end(answer.getheaders()), answer.read())
     except (OSError, http.client.HTTPException):

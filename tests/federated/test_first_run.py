@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import skelmix as sk
-from skelmix.errors import BudgetExhausted, InvalidInput
+from skelmix.display import plotly_script
+from skelmix.errors import BudgetExhausted, InvalidInput, MissingExtra
 from skelmix.federated import Clients, Trainer, print_progress
 from skelmix.planning import privacy_report
 
@@ -46,6 +49,23 @@ def trainer(plan, *, model=None, people=None, optimizer=None, loss=cross_entropy
     model = network() if model is None else model
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
     return Trainer(model, loss, people or Clients(images(), LABELS), plan, optimizer, **options)
+
+
+def test_what_the_report_needs_is_missed_before_anything_is_charged(plan, tmp_path, monkeypatch):
+    plotly_script.cache_clear()
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with closing(trainer(plan, run_directory=tmp_path)) as run:
+        with pytest.raises(MissingExtra, match="plotly"):
+            run.run()
+        assert run.ledger.charged == 0
+
+
+@pytest.mark.parametrize("evaluate", [None, lambda model: 0.25])
+def test_the_report_speaks_of_accuracy_only_where_it_was_measured(plan, tmp_path, evaluate):
+    trainer(plan, run_directory=tmp_path, evaluate=evaluate).run()
+    page = (tmp_path / "report.html").read_text().split("<body>")[1]
+    assert ("Test accuracy" in page) == ("test data" in page) == (evaluate is not None)
+    assert "Privacy spent" in page
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -218,8 +219,6 @@ def test_trying_a_model_out_leaves_it_as_it_was():
 
 
 def test_owners_stay_in_one_silo(tmp_path):
-    from types import SimpleNamespace
-
     owners = np.arange(40) % 10
     np.save(tmp_path / "owners.npy", owners)
     settings = runs.RunSettings(silos=3, owners=str(tmp_path / "owners.npy"))
@@ -229,3 +228,16 @@ def test_owners_stay_in_one_silo(tmp_path):
     task = SimpleNamespace(labels=np.zeros(40), clients=None)
     with pytest.raises(InvalidInput, match="skew"):
         runs.RunSettings(silos=3, skew=0.5, owners=str(tmp_path / "owners.npy")).clients(task)
+
+
+def test_an_owner_stays_in_one_silo_however_its_name_is_written(tmp_path):
+    """As text, 20 names; in truth 10 persons, each spelled in two ways."""
+    file = tmp_path / "owners.npy"
+    settings = runs.RunSettings(silos=5, owners=str(file))
+    data = Clients(torch.zeros(40, 2), torch.zeros(40, dtype=torch.int64))
+    task = SimpleNamespace(clients=data, labels=np.zeros(40, np.int64))
+    np.save(file, np.array([f"p{i % 10}" + " " * (i % 20 < 10) for i in range(40)]))
+    assert settings.clients(task).members == 10
+    np.save(file, np.array([*range(39), np.nan]))
+    with pytest.raises(InvalidInput, match="1 of 40 records have none"):
+        settings.clients(task)

@@ -125,7 +125,7 @@ class Unknown:
 @pytest.mark.parametrize("source", ["tensors", "data set"])
 @pytest.mark.parametrize(
     "nobody",
-    [None, float("nan"), np.float32("nan"), "", Unknown(), Decimal("sNaN"), np.zeros(2), 10**5000],
+    [None, float("nan"), np.float32("nan"), "", Unknown(), Decimal("sNaN"), np.zeros(2), 10**5000, "nan"],
     ids=lambda nobody: type(nobody).__name__,
 )
 def test_records_without_an_owner_add_nothing(source, nobody):
@@ -147,6 +147,20 @@ def test_an_owner_is_one_whatever_the_type_of_its_number():
     owners = [1, 1.0, "1", np.int64(1), np.float32(1), torch.tensor(1)] * 2
     assert total(*data(), owners=owners).records == 1
     assert total(*data(), owners=torch.arange(12) // 2).records == 6
+
+
+def test_an_owner_is_one_however_the_name_was_written():
+    names = ["Zoë", "Zoe\u0308", " Zoë", "Zoë\t"]
+    assert owner_numbers(names).tolist() == [0] * 4
+    assert owner_numbers(["Zoë", "Zoe", "zoë"]).tolist() == [1, 0, 2]
+
+
+def test_an_array_of_text_hides_no_missing_owner():
+    """NumPy writes a missing name as text, and all who have none would be one person."""
+    owners = np.array(["ann", np.nan, "bob", float("nan")])
+    assert owners.dtype.kind == "U"
+    assert owner_numbers(owners).tolist() == [0, -1, 1, -1]
+    assert owner_numbers(["", "NA", "None", " null ", "-"]).tolist() == [-1] * 5
 
 
 def test_one_long_name_costs_its_own_memory_only():

@@ -8,6 +8,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 
@@ -28,8 +29,10 @@ class Echo(BaseHTTPRequestHandler):
     """A SuperLink that answers with what it was asked, and a status of its own."""
 
     protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[str]] = []
 
     def do_POST(self):
+        self.asked.append(self.path)
         body = self.rfile.read(int(self.headers["Content-Length"]))
         answer = f"{self.command} {self.path} {self.headers['X-Token']} ".encode() + body[::-1]
         self.send_response(207)
@@ -44,8 +47,9 @@ class Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def superlink():
+    Echo.asked.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()  # it ends as soon as it may
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
@@ -100,6 +104,44 @@ def test_what_belongs_to_one_connection_stays_there(site):
 )
 def test_a_site_reaches_nothing_but_what_a_supernode_needs(relay, superlink, method, path):
     assert relay.call(superlink, relay.Request(method, path, {}, b"")).status == 403
+
+
+SMUGGLED = b"POST /v1/control/start-run HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Length": "0"}, SMUGGLED),
+        ({"content-length": "0", "Connection": "keep-alive"}, SMUGGLED),
+        ({"Transfer-Encoding": "chunked"}, b"0\r\n\r\n" + SMUGGLED),
+    ],
+)
+def test_a_site_hides_no_second_request_in_the_body_of_the_first(relay, superlink, headers, body):
+    """A length of the site's own would end the first request where the site wants it to end."""
+    answer = relay.call(superlink, relay.Request("POST", "/v1/fleet/get-run", headers, body))
+    assert answer.body.endswith(body[::-1]), "all of it is the first one's body"
+    assert Echo.asked == ["/v1/fleet/get-run"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        (b"POST", "/v1/fleet/get-run", {}, b""),
+        ("POST", b"/v1/fleet/get-run", {}, b""),
+        ("POST", "/v1/fleet/get-run", {"X-Token": "t\r\nContent-Length: 0"}, SMUGGLED),
+        ("POST", "/v1/fleet/get-run", {"Content-Length ": "0"}, SMUGGLED),
+        ("POST", "/v1/fleet/get-run", {"X-Token": "\u2028"}, b""),
+        ("POST", "/v1/fleet/get-run", {"X-Token": None}, b""),
+        ("POST", "/v1/fleet/get-run", ["X-Token"], b""),
+        ("POST", "/v1/fleet/get-run", {}, [SMUGGLED]),
+        ("POST", "/v1/fleet/get-run", {}, None),
+    ],
+    ids=["method", "path", "line break", "space", "no ASCII", "no text", "no headers", "pieces", "no body"],
+)
+def test_what_no_listener_makes_is_forbidden(relay, superlink, request_):
+    assert relay.call(superlink, relay.Request(*request_)).status == 403
+    assert Echo.asked == []
 
 
 def test_a_superlink_that_is_gone_is_unavailable_for_now(relay):

@@ -14,7 +14,7 @@ from torch import nn
 
 import skelmix as sk
 from helpers.silo_apps import NODES, RECORDS, arrays, data_of, honest, network, silo_plan, use
-from skelmix.errors import PolicyViolation
+from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.federated import silo_update as drawing
 from skelmix.flower import ClientPolicy, SecureGrid, plan_limits, silo_update
 from skelmix.flower.arrays import difference
@@ -111,14 +111,14 @@ def test_stock_fedavg_trains_over_silos(fleet, silos):
     assert np.isfinite(difference(result.arrays, arrays())).all()
 
 
-KEPT = []
+KEPT = {}
 
 
-def keeps_the_receipt(message, context):
-    """Replies in every later round with the receipt of the first."""
-    reply = honest(message, context)
-    KEPT.append(reply["update"])
-    return RecordDict({"update": KEPT[0]})
+def replies_with_an_old_record(message, context):
+    """Draws in the first round only, and replies with that round's record ever after."""
+    if context.node_id not in KEPT:
+        KEPT[context.node_id] = honest(message, context)
+    return KEPT[context.node_id]
 
 
 def trained_by_itself(message, context):
@@ -129,27 +129,21 @@ def trained_by_itself(message, context):
 
 
 def forged(message, context):
-    honest(message, context)
-    return RecordDict(
-        {"update": ConfigRecord({"digest": silo_plan().digest(), "round": 0, "token": bytes(16)})}
-    )
+    return RecordDict({"update": ConfigRecord({"round": 0})})
 
 
-def fails(message, context):
-    honest(message, context)
-    raise ValueError("a secret of patient 17")
-
-
-def twice(message, context):
-    honest(message, context)
+def refused(message, context):
+    """A data set that does not fit, then one that does: a round has one draw."""
+    with pytest.raises(InvalidInput, match="two tensors"):
+        silo_update(network(), nn.functional.cross_entropy, data_of(context.node_id)[0])
     return honest(message, context)
 
 
-def no_receipt_at_all(message, context):
+def no_update_at_all(message, context):
     return RecordDict({"update": ConfigRecord({"token": "text"}), "loss": MetricRecord({"loss": 3.0})})
 
 
-@pytest.mark.parametrize("app", [trained_by_itself, forged, fails, twice, no_receipt_at_all])
+@pytest.mark.parametrize("app", [trained_by_itself, forged, refused, no_update_at_all])
 def test_what_did_not_come_from_the_helper_is_an_empty_silos_update(fleet, silos, caplog, app):
     nodes = fleet()
     use(nodes, app)
@@ -160,14 +154,46 @@ def test_what_did_not_come_from_the_helper_is_an_empty_silos_update(fleet, silos
     assert dict(reply.content["metrics"]) == {"num-examples": 1.0}
 
 
-def test_a_receipt_is_good_for_one_round(fleet, silos):
+def test_a_draw_is_good_for_one_round(fleet, silos):
     KEPT.clear()
     nodes = fleet()
-    use(nodes, keeps_the_receipt)
+    use(nodes, replies_with_an_old_record)
     grid = SecureGrid(nodes, silo_plan(), **QUICK)
     assert all(train(grid, arrays()) for _ in range(2))
-    assert silos[0][0].records > 0, "the first node in the first round replied with its own"
-    assert [silo.records for silo, _, _ in silos[1:]] == [0] * 7
+    assert all(silo.records > 0 for silo, _, _ in silos[:4])
+    assert [silo.records for silo, _, _ in silos[4:]] == [0] * 4
+
+
+def fails(message, context):
+    """As an app whose check of one record, after the draw, ends the function."""
+    honest(message, context)
+    raise ValueError("a secret of patient 17")
+
+
+def exits(message, context):
+    honest(message, context)
+    raise SystemExit(1)
+
+
+def twice(message, context):
+    honest(message, context)
+    return honest(message, context)
+
+
+def chooses_its_reply(message, context):
+    honest(message, context)
+    return RecordDict()
+
+
+@pytest.mark.parametrize("app", [fails, exits, twice, chooses_its_reply])
+def test_what_the_app_does_after_the_draw_does_not_change_what_is_sent(fleet, silos, app):
+    """It may depend on one record, and a silo that then sent nothing would show all the others."""
+    nodes = fleet()
+    use(nodes, app)
+    one_round(nodes, silo_plan(batch=200, rounds=1))
+    for node, (silo, _, _) in zip(NODES, silos, strict=True):
+        assert silo.records == RECORDS
+        assert np.abs(silo.clipped_sum() - by_hand(node)).max() < 1e-4
 
 
 def _size(value):

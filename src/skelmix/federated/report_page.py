@@ -49,7 +49,9 @@ def run_facts(plan: Plan, result: RunResult) -> tuple[Fact, ...]:
 def run_sections(plan: Plan, result: RunResult) -> tuple[Section, ...]:
     """The privacy card of a run: the plan's facts with the guarantee of the rounds that were charged."""
     guarantee, costs, *rest, left_out = replace(plan, report=result.report).sections
-    extra = [Fact("test data", "accuracy is measured on records that no noise protects")]
+    extra = []
+    if result.accuracy is not None:
+        extra.append(Fact("test data", "accuracy is measured on records that no noise protects"))
     if any(record.diagnostics for record in result.history):
         extra.append(Fact("diagnostics", UNPROTECTED, alarm=True))
     return (
@@ -77,13 +79,15 @@ def run_page(
 
 def _tiles(plan: Plan, result: RunResult) -> list[Fact]:
     observers, aggregator, *_ = result.report.guarantee
-    accuracy = "—" if result.accuracy is None else f"{result.accuracy:.2%}"
+    accuracy = []
+    if result.accuracy is not None:
+        accuracy.append(Fact("accuracy", f"{result.accuracy:.2%}", "on test data"))
     failed = f"{result.failed_rounds:,} gave no sum" if result.failed_rounds else "all gave a sum"
     private = "nothing" if not result.private else f"one {result.report.unit}"
     return [
         Fact(observers.name, observers.value, f"at δ = {up(result.report.delta)}"),
         Fact(aggregator.name, aggregator.value, aggregator.note),
-        Fact("accuracy", accuracy, "on test data"),
+        *accuracy,
         Fact("bits per weight", f"{plan.rate:.3g}", f"{plan.upload_bytes:,} bytes per round"),
         Fact("rounds", f"{result.rounds:,}", failed),
         Fact("private", private, result.report.neighbours, alarm=not result.private),
@@ -99,13 +103,12 @@ def _line(name: str, points: Sequence[tuple[int, float]], **look: Any) -> dict[s
 def _figures(plan: Plan, history: Sequence[RoundRecord], spent: Spent, baseline: Curve) -> list[Figure]:
     accuracy = [(record.round, record.accuracy) for record in history if record.accuracy is not None]
     budget = [(record.round, spent.after(record.round)) for record in history]
-    lines = [_line("this run", accuracy)]
-    if baseline:
-        lines.append(_line("central Gaussian (DP-SGD)", baseline, line={"dash": "dash"}))
-    figures = [
-        Figure("Test accuracy", "round", "accuracy (fraction correct)", lines),
-        Figure("Privacy spent", "round", "ε for observers (upper bound)", [_line("ε", budget)]),
-    ]
+    figures = [Figure("Privacy spent", "round", "ε for observers (upper bound)", [_line("ε", budget)])]
+    if accuracy:
+        lines = [_line("this run", accuracy)]
+        if baseline:
+            lines.append(_line("central Gaussian (DP-SGD)", baseline, line={"dash": "dash"}))
+        figures.insert(0, Figure("Test accuracy", "round", "accuracy (fraction correct)", lines))
     if plan.adaptive_clip is not None:
         clips = [(record.round, record.clip_norm) for record in history if record.clip_norm is not None]
         figures.append(Figure("Clip norm", "round", "clip norm (L2)", [_line("clip norm", clips)]))

@@ -19,6 +19,7 @@ from skelmix.errors import CorruptState, InvalidInput, MissingExtra
 from skelmix.federated import report
 from skelmix.federated.clients import Clients
 from skelmix.federated.gradients import LocalSteps, dimension
+from skelmix.federated.owners import every_owner
 from skelmix.federated.recipes import build_optimizer, linear_decay, repeatable, try_out
 from skelmix.federated.report_page import UNPROTECTED
 from skelmix.federated.round_record import RoundRecord
@@ -108,7 +109,7 @@ class RunSettings:
             )
         count = len(labels)
         whole(1, count, silos=self.silos)
-        owners = None if self.owners is None else _ids(count, owners=self.owners)
+        owners = None if self.owners is None else every_owner(_ids(count, owners=self.owners))
         if owners is not None:
             partition = self._whole_owners(owners, self.silos)
         elif self.skew is None:
@@ -117,15 +118,15 @@ class RunSettings:
             partition = label_skew(labels, self.silos, self.skew)
         return SiloClients.split(records.inputs, records.targets, partition, owners)
 
-    def _whole_owners(self, owners: NDArray[Any], silos: int) -> Partition:
-        """Owners divided among silos, each with all of its records: nobody is in two silos."""
+    def _whole_owners(self, owners: NDArray[np.int64], silos: int) -> Partition:
+        """Owners, by their numbers, divided among silos with all their records: nobody is in two silos."""
         if self.skew is not None:
             raise InvalidInput(
                 f"skew = {self.skew:g}: owners bring their records along; leave out skew or owners"
             )
-        names, numbers = np.unique(owners, return_inverse=True)
-        whole(1, len(names), silos=silos)
-        return by_id(np.random.default_rng(0).permutation(len(names))[numbers] % silos)
+        count = int(owners.max()) + 1
+        whole(1, count, silos=silos)
+        return by_id(np.random.default_rng(0).permutation(count)[owners] % silos)
 
 
 def _ids(count: int, **named: str) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skelmix.datasets.partition import Partition, by_id
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
-from skelmix.federated.owners import NOBODY, owner_numbers
+from skelmix.federated.owners import every_owner
 from skelmix.federated.records import RecordGradients
 from skelmix.mechanisms import Mechanism, SiloSum
 from skelmix.noise.entropy import Entropy
@@ -61,7 +61,7 @@ class SiloClients:
             return cls(tuple(silos))
         if [len(own) for own in owners] != [len(silo.inputs) for silo in silos]:
             raise InvalidInput("owners: must be one array per silo with the owner of each of its records")
-        pairs = zip(silos, map(_numbered, owners), strict=True)
+        pairs = zip(silos, map(every_owner, owners), strict=True)
         return cls(tuple(replace(silo, partition=by_id(own)) for silo, own in pairs), "owner")
 
     @classmethod
@@ -82,7 +82,7 @@ class SiloClients:
                 raise InvalidInput(
                     f"owners: {len(owners)} of them for {len(inputs)} records; give one for each"
                 )
-            numbers = _numbered(owners)
+            numbers = every_owner(owners)
             _check_owners_are_whole(numbers, partition)
         silos = []
         for start, stop in zip(partition.offsets[:-1], partition.offsets[1:], strict=True):
@@ -116,17 +116,6 @@ class SiloClients:
 def _is_pair(held: Any) -> bool:
     """Whether these are inputs and targets, rather than a data set."""
     return isinstance(held, tuple | list) and len(held) == 2 and not isinstance(held[0], tuple)
-
-
-def _numbered(owners: np.ndarray) -> NDArray[np.int64]:
-    """The owners as numbers, the same however an owner was written; `InvalidInput` where one is missing."""
-    numbers = owner_numbers(owners)
-    if missing := int((numbers == NOBODY).sum()):
-        raise InvalidInput(
-            f"owners: {missing} of {len(owners)} records have none (None, NaN or empty text), and could all "
-            "be one person's; leave those records out"
-        )
-    return numbers
 
 
 def _check_owners_are_whole(owners: NDArray[np.int64], partition: Partition) -> None:

@@ -93,8 +93,8 @@ def add_drawn_records(
     target) pairs without `targets`. What a data set draws from torch's, NumPy's or Python's common generator
     is the same for all records of a round; one that keeps a state of its own is not covered by the guarantee,
     and the log warns of it. owners: the owner of each record, (records,); a person's records are then drawn
-    together and summed before the clip, and records without an owner (None, NaN, empty text, what has no
-    name) add nothing, since they could all be one person's.
+    together and summed before the clip, and records without an owner (None, NaN, texts such as "" and "NA",
+    what has no name) add nothing, since they could all be one person's.
     joint: what makes the round's joint vectors, where the clip norm is adaptive. Wrong arguments raise
     `InvalidInput` before any draw.
     """

@@ -194,6 +194,10 @@ class Trainer:
         directory, metrics.csv grows with each round, and privacy.json and report.html are written at the end.
         A run that cannot have learned anything raises after that: `RunResult.check_learned`.
         """
+        if self._files.path is not None:
+            from skelmix.display import plotly_script
+
+            plotly_script()  # what the report needs is missed now, not after the budget is spent
         result = self.run_unchecked()
         if self._files.path is not None:
             from skelmix.federated import report

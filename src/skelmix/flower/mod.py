@@ -298,17 +298,16 @@ class _Participant:
             silo = SiloRound(
                 mechanism,
                 facts.silos,
-                digest=self.memory.plan_digest,
                 round=round_number,
                 model=before,
                 joint=joint,
                 question=self.memory.question,
             )
             with silo.opened():
-                reply = call_app(call_next, message, self.context)
+                call_app(call_next, message, self.context)
             encoded = encoded_or(
                 lambda: mechanism.encode_silo(mechanism.silo_sum(round=round_number), shares=shares),
-                lambda: mechanism.encode_silo(silo.redeem(reply), shares=shares),
+                lambda: mechanism.encode_silo(silo.taken(), shares=shares),
             )
             reply = RecordDict()  # a silo's metrics are data of its records: none leaves
         answer = client.masked(data, encoded, participants=size)

@@ -14,6 +14,6 @@ app = ClientApp(mods=[question_mod])
 
 @app.train()
 def answer(message: Message, context: Context) -> Message:
-    """The receipt for the sum over the party's file; the mod has checked and charged the question by now."""
+    """Add up the party's file; the mod has checked and charged the question by now."""
     update = file_update(Desk.opened(context.node_config).policy.data)
     return Message(RecordDict({"update": update}), reply_to=message)

@@ -1,14 +1,14 @@
-"""Record-level privacy on Flower: what a silo's train function computes, and how the mod knows it.
+"""Record-level privacy on Flower: what a silo's train function computes, and how the mod gets it.
 
 Under a plan for `Silos` the mod opens a `SiloRound` for the time of the app's train function. `silo_update`
-finds it, draws, clips and adds up the records, leaves the exact sum there and returns a receipt for the app's
-reply. The mod exchanges the receipt for the sum. Anything else in the reply is no update: the mod then sends
-what a silo without records would send, and says why in the node's own log.
+finds it, draws, clips and adds up the records, and leaves the exact sum there for the mod. Nothing in the
+app's reply is an update. An app that did not call `silo_update` is a silo without records; once
+`silo_update` has returned, its sum is sent, whatever the app does next. For an app may fail because of one
+record (a loss that it logs is NaN), and a silo that then dropped its sum would reveal all other records, too.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord
 
 from skelmix.errors import InvalidInput
 from skelmix.flower.arrays import layout
@@ -27,8 +27,6 @@ from skelmix.planning.silos import Silos
 from skelmix.rounds.running_clip import JointVectors
 
 log = logging.getLogger("flwr.skelmix")
-
-_TOKEN_BYTES = 16
 
 
 class SiloRound:
@@ -42,7 +40,6 @@ class SiloRound:
         mechanism: Mechanism,
         silos: Silos,
         *,
-        digest: str,
         round: int,
         model: ArrayRecord,
         joint: JointVectors | None = None,
@@ -50,9 +47,9 @@ class SiloRound:
     ) -> None:
         self.question = question
         self.silos, self._model, self._joint = silos, model, joint
-        self._mechanism, self._digest, self._round = mechanism, digest, round
-        self._sum: SiloSum | None = mechanism.silo_sum(round=round)
-        self._token = b""
+        self._mechanism, self._round = mechanism, round
+        self._claimed = False
+        self._finished: SiloSum | None = None
 
     @contextmanager
     def opened(self) -> Iterator[SiloRound]:
@@ -64,13 +61,14 @@ class SiloRound:
             _current.reset(before)
 
     def add_up(self, model: Any, loss: Any, records: Any, targets: Any, **options: Any) -> ConfigRecord:
-        """Draw the records, add up their vectors and hand out the receipt; `InvalidInput` the second time."""
+        """Draw the records and add up their vectors; `InvalidInput` the second time."""
         from skelmix.federated.silo_update import PublicModel, add_drawn_records  # PyTorch: only here
 
         if self.question:
             raise InvalidInput("a question was asked, and silo_update trains: answer with file_update")
+        total = self._claim()
         add_drawn_records(
-            self._claimed(),
+            total,
             PublicModel(*layout(self._model)),
             model,
             loss,
@@ -81,56 +79,44 @@ class SiloRound:
             joint=self._joint,
             **options,
         )
-        return self._receipt()
+        return self._finish(total)
 
     def add_file(self, path: Path) -> ConfigRecord:
-        """Answer the question from a file and hand out the receipt; `InvalidInput` the second time.
+        """Answer the question from a file; `InvalidInput` the second time.
 
         What is wrong with the file goes to the node's own log; one that cannot be used counts as empty.
         """
         from skelmix.statistics.asked import asked_from_text
 
-        self._claimed()
-        self._sum, notes = asked_from_text(self.question).sum_of_file(path, self._mechanism)
+        self._claim()
+        total, notes = asked_from_text(self.question).sum_of_file(path, self._mechanism)
         for note in notes:
             log.error("%s (written to this node's log only)", note)
-        return self._receipt()
+        return self._finish(total)
 
-    def _claimed(self) -> SiloSum:
-        """The sum, for the one update of the round."""
-        if self._sum is None or self._token:
+    def _claim(self) -> SiloSum:
+        """A sum to be filled: the only one of the round."""
+        if self._claimed:
             raise InvalidInput(
                 "silo_update was called twice in a round: one draw of the records is one update"
             )
-        self._token = system_entropy().bytes(_TOKEN_BYTES)
-        return self._sum
-
-    def _receipt(self) -> ConfigRecord:
-        return ConfigRecord({"digest": self._digest, "round": self._round, "token": self._token})
-
-    def redeem(self, content: RecordDict) -> SiloSum:
-        """The sum for which the reply holds this round's receipt, else that of a silo without records.
-
-        Never raises, whatever `content` holds.
-        """
-        total, self._sum = self._sum, None
-        receipts = [record for record in content.config_records.values() if self._is_receipt(record)]
-        if total is not None and len(receipts) == 1:
-            return total
-        log.error(
-            "the app's reply is not what silo_update returned in this round: the update is replaced by that "
-            "of a silo without records; reply with RecordDict({'update': silo_update(...)})"
-        )
+        self._claimed = True
         return self._mechanism.silo_sum(round=self._round)
 
-    def _is_receipt(self, record: ConfigRecord) -> bool:
-        token = record.get("token")
-        return (
-            isinstance(token, bytes)
-            and bool(self._token)
-            and hmac.compare_digest(token, self._token)
-            and (record.get("digest"), record.get("round")) == (self._digest, self._round)
+    def _finish(self, total: SiloSum) -> ConfigRecord:
+        self._finished = total
+        return ConfigRecord({"round": self._round})
+
+    def taken(self) -> SiloSum:
+        """The sum that was finished, else that of a silo without records; after this none is accepted."""
+        self._claimed = True
+        if self._finished is not None:
+            return self._finished
+        log.error(
+            "the app finished no call of silo_update in this round: what is sent is the update of a silo "
+            "without records; reply with RecordDict({'update': silo_update(...)})"
         )
+        return self._mechanism.silo_sum(round=self._round)
 
 
 _current: ContextVar[SiloRound | None] = ContextVar("skelmix_silo_round", default=None)
@@ -150,8 +136,8 @@ def silo_update(
     Call it in the app's train function, under a plan for `Silos`. It sets the PyTorch `model` to the weights
     that the server sent, draws each record independently at the plan's rate, computes each drawn record's
     gradient of `loss(outputs, targets)` alone, clips -learning_rate times it to the plan's clip norm, and
-    adds up exactly. What it returns is a receipt without any data: the sum itself goes to the mod, which
-    rounds and noises it.
+    adds up exactly. What it returns holds no data: the sum itself goes to the mod, which rounds and noises
+    it. Once this has returned, the sum is sent, whatever the app does or replies afterwards.
 
     records, targets: CPU tensors with one record per row, or a map-style data set of pairs alone. owners: the
     person of each record, where the plan's unit is "owner".
@@ -178,7 +164,7 @@ def silo_update(
 def file_update(path: Path) -> ConfigRecord:
     """This party's answer to the question of the present round, from its file: put it into the reply.
 
-    Like `silo_update`, it returns a receipt without any data. `InvalidInput` outside a round with a question.
+    Like `silo_update`, it returns a record without any data. `InvalidInput` outside a round with a question.
     """
     present = _current.get()
     if present is None or not present.question:

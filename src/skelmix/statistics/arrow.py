@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.errors import InvalidInput, MissingExtra
 from skelmix.statistics.domains import Categories
 
-MISSING_TEXTS = ("", "?", "-", "na", "n/a", "nan", "null", "none")
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?$"
 
 

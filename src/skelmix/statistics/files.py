@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.errors import InvalidInput
-from skelmix.statistics.arrow import MISSING_TEXTS, NUMBER, pyarrow
+from skelmix.statistics.arrow import NUMBER, pyarrow
 from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 
 BATCH = 1 << 17  # records in memory at a time

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.arrays import IntArray
+from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.statistics.accumulate import Accumulator, entries
-from skelmix.statistics.arrow import MISSING_TEXTS, is_text, pyarrow
+from skelmix.statistics.arrow import is_text, pyarrow
 from skelmix.statistics.layout import Layout
 
 _MOST_ENTRIES = 1 << 24  # int64 numbers in memory at a time, for owners with many records
