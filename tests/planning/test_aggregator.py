@@ -71,6 +71,15 @@ def test_both_targets_are_met_and_less_noise_fails(papers_job):
     assert both.report.epsilon_aggregator > 8.0 * 0.999
 
 
+def test_a_target_for_the_aggregator_may_lie_far_below_what_the_observers_need():
+    """The certificate's slack is the plan's own, also where the observers' ε ends far below its limit."""
+    cohort, setting = sk.Cohort(40, 2_000), {"dimension": 16, "bits": 10, "bound": "gdp", "scale": 30.0}
+    both = plan(sk.PrivacyTarget(3.0, DELTA, epsilon_aggregator=3.2), cohort, rounds=200, **setting)
+    assert both.binding_target == "aggregator"
+    assert both.report.epsilon < 0.5
+    assert 3.2 * 0.999 < both.report.epsilon_aggregator <= 3.2
+
+
 def test_a_loose_target_for_the_aggregator_changes_nothing(papers_job):
     loose = plan(sk.PrivacyTarget(3.0, DELTA, epsilon_aggregator=40.0), scale=papers_job.mechanism.scale)
     assert loose.mechanism.total_noise == pytest.approx(papers_job.mechanism.total_noise, rel=1e-6)

@@ -43,24 +43,30 @@ def calibrated(request: PlanRequest, bound: Bound, scale: float, below: float = 
     )
     if total is None:
         return None
-    total = _enough_for_aggregator(request, bound, scale, total)
+    total = _enough_for_both(request, bound, scale, total)
     if total >= below:
         return None
     mechanism = request.build(bound, scale, total)
     return mechanism.with_largest_linf(bound.epsilon(mechanism, request.schedule, target.delta).order)
 
 
-def _enough_for_aggregator(request: PlanRequest, bound: Bound, scale: float, total: float) -> float:
-    """The noise raised, where needed, until the target's ε against the aggregator is met as well."""
+def _enough_for_both(request: PlanRequest, bound: Bound, scale: float, total: float) -> float:
+    """The noise raised, where needed, until the target's ε against the aggregator is met as well.
+
+    Each ε is that of the finished plan: with the request's own slack.
+    """
     target, schedule = request.noise_target, request.schedule
-    if target.epsilon_aggregator is None or schedule.secret:
+    limit = target.epsilon_aggregator
+    if limit is None or schedule.secret:
         return total
 
     def cost(noise: float) -> float:
+        """Both ε as fractions of their limits, the larger one."""
         mechanism = request.build(bound, scale, noise)
-        proved = bound.epsilon(mechanism, schedule, target.delta)
-        return bound.against_aggregator(proved, mechanism, schedule, target.delta)[0]
+        proved = bound.epsilon(mechanism, schedule, target.delta, request.slack)
+        reached = bound.against_aggregator(proved, mechanism, schedule, target.delta)[0]
+        return max(proved.epsilon / target.epsilon, reached / limit)
 
-    if cost(total) <= target.epsilon_aggregator:
+    if cost(total) <= 1:
         return total
-    return calibration.least_noise(cost, target.epsilon_aggregator, total, total * 1e6, guess=total * 1.2)
+    return calibration.least_noise(cost, 1.0, total, total * 1e6, guess=total * 1.2)

@@ -9,7 +9,6 @@ from typing import Literal
 from skelmix import validation
 from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import BitsTooFew, InvalidInput, PrivacyUnattainable
-from skelmix.mechanisms.bounds import slack_budget
 from skelmix.planning.calibrate import at_scale
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.failing import refuse_failing
@@ -108,8 +107,9 @@ def plan(
         message = bits_too_few_message(request, calibrated, scale is not None)
         more = "" if rate is None else f", or raise the rate of {rate:g}"
         raise BitsTooFew(with_remedies(message + more, request, scale))
-    slack = slack_budget(target.epsilon, request.noise_target.delta, request.schedule)
-    finished = Plan.around(target, cohort, rounds, calibrated, proof.name, alignment, slack, request.adaptive)
+    finished = Plan.around(
+        target, cohort, rounds, calibrated, proof.name, alignment, request.slack, request.adaptive
+    )
     if not finished.meets_target():
         raise PrivacyUnattainable(
             f"epsilon = {target.epsilon:g}: the calibrated noise gives {finished.report.epsilon:.6g} "

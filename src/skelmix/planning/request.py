@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from skelmix import validation
+from skelmix.accounting.gaussian import gaussian_pld_epsilon
 from skelmix.accounting.gaussian.participation import largest_mu_against_aggregator
 from skelmix.accounting.schedule import Schedule
 from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms import Mechanism
-from skelmix.mechanisms.bounds import BOUNDS, Bound
+from skelmix.mechanisms.bounds import BOUNDS, Bound, slack_budget
 from skelmix.mechanisms.registry import MECHANISMS
 from skelmix.noise.entropy import system_entropy
 from skelmix.planning.central import central_multiplier
@@ -121,14 +122,34 @@ class PlanRequest:
     @cached_property
     def multiplier(self) -> float:
         """Noise multiplier of a Gaussian that meets the target, accounted as this request's bound is."""
+        return max(self._multiplier_for_observers, self._multiplier_for_aggregator)
+
+    @cached_property
+    def _multiplier_for_observers(self) -> float:
+        return central_multiplier(self.noise_target, self.schedule, self.bound in ("rdp", "paper"))
+
+    @cached_property
+    def _multiplier_for_aggregator(self) -> float:
         target, schedule = self.noise_target, self.schedule
-        enough = central_multiplier(target, schedule, self.bound in ("rdp", "paper"))
         if target.epsilon_aggregator is None or schedule.secret:
-            return enough
-        largest = largest_mu_against_aggregator(
+            return 0.0
+        return 1 / largest_mu_against_aggregator(
             target.epsilon_aggregator, target.delta, schedule.seen_by_aggregator, coin=schedule.contribute
         )
-        return max(enough, 1 / largest)
+
+    @cached_property
+    def slack(self) -> float:
+        """The total variation that a Gaussian certificate of the finished plan may leave out per round.
+
+        δ pays for it at the observers' ε. Where the aggregator's limit decides, that ε is below its own
+        limit, and the slack may be larger.
+        """
+        target, schedule = self.noise_target, self.schedule
+        epsilon = target.epsilon
+        if self._multiplier_for_aggregator > self._multiplier_for_observers and schedule.independent:
+            reached = gaussian_pld_epsilon(self.multiplier, schedule.rate, self.rounds, target.delta)
+            epsilon = min(epsilon, reached)
+        return slack_budget(epsilon, target.delta, schedule)
 
     def build(self, bound: Bound, scale: float, total_noise: float) -> Mechanism:
         """The mechanism with this scale and noise, with the clip that goes with the bound."""
