@@ -74,6 +74,7 @@ def aggregator_rows(accuracy=0.985, upload=1e5):
         ({"accuracy": 0.975}, [True, False, True]),
         ({"accuracy": 0.965}, [False, False, True]),
         ({"upload": 3e5}, [True, True, False]),
+        ({"upload": 2.5e5}, [True, True, False]),  # below the paper's 262,144, but for keys and shares
     ],
 )
 def test_verdicts_on_the_aggregators_epsilon_follow_the_numbers(changes, verdicts):

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from skelmix.planning import Cohort, PrivacyTarget
 from skelmix.planning import plan as make_plan
+from skelmix.secagg.sizes import protocol_bytes
 from skelmix.studies.claims import Claim
 from skelmix.studies.drawing import canvas, finish, panel
 from skelmix.studies.grid import Grid
@@ -35,8 +36,9 @@ SCHEDULES = (
 #: (the aggregator's ε, place of the schedule that is measured there)
 CELLS = ((3.0, 0), (6.0, 1), (15.0, 2), (1.0, 0), (10.0, 1), (3.0, 3), (30.0, 2))
 #: the paper's own job: ε against the aggregator (cohorts drawn as agreed), accuracy in percent, bytes
-#: that a participant uploads in all: 4 rounds of 65,536 on average
-PAPERS_JOB, PAPERS_UPLOAD = (28.8, 88.8), 4 * 65_536
+#: of vectors that a participant uploads in all: 4 rounds of 65,536 on average
+PAPERS_JOB, PAPERS_PAYLOAD = (28.8, 88.8), 4 * 65_536
+_EVERYONE = 60_000
 _ALIGNMENT = 0.002
 _LOOKS = {
     60_000: ("#CC79A7", "v"),
@@ -108,7 +110,7 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
     means = _means(rows)
     limits = sorted({limit for _, limit in means})
     body = [
-        [f"{batch:,} participants, {rounds} rounds, {rate:g} bits per weight"]
+        [f"{batch:,} participants, {rounds} rounds, {rate:g} {'bit' if rate == 1 else 'bits'} per weight"]
         + [f"{means[batch, limit]:.2f}" if (batch, limit) in means else "–" for limit in limits]
         + [f"{max(own) / 1000:.0f} kB" if (own := _uploads(rows, batch)) else "–"]
         for batch, rounds, _, rate in SCHEDULES
@@ -117,27 +119,51 @@ def tables(rows: Sequence[Row]) -> list[Grid]:
     return [Grid(title, ["", *map("ε = {:g}".format, limits), "upload"], body)]
 
 
+def whole_upload(payload: float, rounds: int, batch: int, population: int) -> float:
+    """Bytes that a participant uploads in a run: its vectors (`payload` in all), and the keys and shares."""
+    return payload + rounds * batch / population * protocol_bytes(batch, batch)
+
+
 def _uploads(rows: Sequence[Row], batch: int) -> list[float]:
-    return [row["upload_bytes"] for row in rows if row["batch"] == batch and row["upload_bytes"] is not None]
+    return [
+        whole_upload(row["upload_bytes"], row["rounds"], batch, row["images"] or _EVERYONE)
+        for row in rows
+        if row["batch"] == batch and row["upload_bytes"] is not None
+    ]
+
+
+def _papers_upload() -> float:
+    return whole_upload(PAPERS_PAYLOAD, 1_000, 240, _EVERYONE)
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The best schedule at each of two ε for the aggregator, and what all of them upload."""
-    most = max((size for batch, *_ in SCHEDULES for size in _uploads(rows, batch)), default=None)
-    text = f"A participant uploads less than in the paper's job ({PAPERS_UPLOAD:,} bytes)"
-    numbers = "no rows" if most is None else f"at most {most:,.0f} bytes"
-    upload = Claim(text, "skelmix", None if most is None else most < PAPERS_UPLOAD, numbers)
-    return [*(_reaches(_means(rows), limit, least) for limit, least in ((3.0, 97.0), (6.0, 98.0))), upload]
+    """The best schedule at each of two ε for the aggregator: its accuracy, and what it uploads."""
+    means, goals = _means(rows), ((3.0, 97.0), (6.0, 98.0))
+    best = {limit: found for limit, _ in goals if (found := _best(means, limit)) is not None}
+    sizes = {limit: max(_uploads(rows, batch)) for limit, batch in best.items()}
+    upload = Claim(
+        f"So reached, a participant uploads less than in the paper's job ({_papers_upload() / 1000:.0f} kB)",
+        "skelmix",
+        all(size < _papers_upload() for size in sizes.values()) if len(sizes) == len(goals) else None,
+        ", ".join(f"{size / 1000:.0f} kB at ε = {limit:g}" for limit, size in sizes.items()) or "no rows",
+    )
+    return [*(_reaches(means, limit, least) for limit, least in goals), upload]
+
+
+def _best(means: dict[tuple[int, float], float], limit: float) -> int | None:
+    """The records per round with the best accuracy at this ε; None without rows."""
+    known = {batch: value for (batch, at), value in means.items() if at == limit}
+    return max(known, key=known.__getitem__, default=None)
 
 
 def _reaches(means: dict[tuple[int, float], float], limit: float, least: float) -> Claim:
     text = f"At ε = {limit:g} against the aggregator, accuracy reaches {least:g} %"
-    known = {batch: value for (batch, at), value in means.items() if at == limit}
-    if not known:
+    best = _best(means, limit)
+    if best is None:
         return Claim(text, "skelmix", None, "no rows")
-    best = max(known, key=known.__getitem__)
+    accuracy = means[best, limit]
     return Claim(
-        text, "skelmix", known[best] >= least, f"{known[best]:.2f} % with {best:,} participants per round"
+        text, "skelmix", accuracy >= least, f"{accuracy:.2f} % with {best:,} participants per round"
     )
 
 
@@ -145,10 +171,10 @@ def words(rows: Sequence[Row]) -> list[str]:
     return [
         "Softmax regression on scattering features of MNIST; each participant holds one image. The noise is "
         "the Skellam mixture's, for ε ≤ 3 against observers and the ε stated against the aggregator, cohorts "
-        "drawn as agreed. Uploads count payloads over all rounds, not the protocol's own messages. Runs use "
-        "reproducible randomness and are therefore *not private*.",
+        "drawn as agreed. Uploads are those of all rounds, with the keys and shares of secure aggregation (the "
+        "CSV has the vectors alone). Runs use reproducible randomness and are therefore *not private*.",
         f"Beside it, the paper's job: {PAPERS_JOB[1]} % at ε = {PAPERS_JOB[0]} against the aggregator, "
-        f"{PAPERS_UPLOAD / 1000:.0f} kB.",
+        f"{_papers_upload() / 1000:.0f} kB.",
     ]
 
 

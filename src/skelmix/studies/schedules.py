@@ -23,8 +23,9 @@ def schedule_rows(build: Callable[..., Plan], **settings: Any) -> list[Row]:
     """One row per schedule, each a plan build(**settings) of its own that meets the same targets.
 
     The expected contributions of a participant over the run stay as the settings have them (rounds times
-    cohort times coin, over the population); cohorts end at the population. Schedules that cannot be planned
-    have the reason under "error".
+    cohort times coin, over the population); cohorts end at the population. Uploads are those of the whole
+    run, with the keys and shares of secure aggregation. Schedules that cannot be planned have the reason
+    under "error".
     """
     population = settings["population"] or settings["cohort"]
     contributions = settings["rounds"] * settings["cohort"] * settings["contribute"]
@@ -61,7 +62,7 @@ def _row(build: Callable[..., Plan], settings: dict[str, Any]) -> Row:
         "max_participations": plan.cohort.max_participations,
         "epsilon": plan.report.epsilon,
         "epsilon_aggregator": plan.report.epsilon_aggregator,
-        "upload_bytes": row["participations"] * plan.upload_bytes,
+        "upload_bytes": row["participations"] * plan.round_bytes,
         "error_per_contribution": plan.predicted.effective_mse**0.5 / plan.cohort.divisor,
     }
 
@@ -76,10 +77,10 @@ def schedule_table(rows: list[Row]) -> Grid:
                 f"{row['rounds']:,}",
                 f"{row['cohort']:,}",
                 f"{row['contribute']:g}",
-                number(row["participations"]),
+                f"{row['participations']:,.4g}",
                 up(row["epsilon"]) if planned else "–",
                 up(row["epsilon_aggregator"]) if planned else "–",
-                f"{row['upload_bytes'] / 1e3:,.0f} kB" if planned else "–",
+                f"{row['upload_bytes'] / 1e3:,.0f}" if planned else "–",
                 number(row.get("error_per_contribution"), 3),
             ]
         )
@@ -87,13 +88,14 @@ def schedule_table(rows: list[Row]) -> Grid:
         "rounds",
         "cohort",
         "coin",
-        "participations",
+        "in rounds",
         "ε observers",
         "ε aggregator",
-        "upload in all",
+        "upload in kB",
         "error of the mean",
     ]
-    return Grid("Equal expected contributions per participant", columns, cells)
+    title = "Equal expected contributions; uploads of a whole run, with keys and shares"
+    return Grid(title, columns, cells)
 
 
 def plot_schedules(path: Path, rows: list[Row]) -> None:
