@@ -1,6 +1,7 @@
 """Rotation: orthonormal, a Hadamard matrix times public signs, its inverse beside it."""
 
 import hashlib
+import time
 
 import numpy as np
 import pytest
@@ -60,7 +61,27 @@ def test_little_is_padded():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "d", [1, 2, 3, 8, 9, 20, 27, 31, 32, 40, 63, 64, 65, 90, 128, 192, 448, 513, 1280, 2560, 4096, 7168]
+    "d",
+    [
+        *range(1, 4),
+        *range(8, 49, 4),
+        55,
+        63,
+        64,
+        65,
+        80,
+        90,
+        112,
+        128,
+        192,
+        220,
+        384,
+        448,
+        513,
+        896,
+        1280,
+        7168,
+    ],
 )
 def test_it_is_the_hadamard_matrix_times_the_signs(d, dtype):
     x = np.random.default_rng(d).normal(size=d).astype(dtype)
@@ -114,6 +135,25 @@ def test_unrotate_undoes_rotate(d, rows, round, single, scale):
         scale * np.linalg.norm(x.astype(float), axis=1),
         rtol=20 * np.finfo(dtype).eps,
     )
+
+
+def test_no_length_takes_more_than_two_and_a_half_times_the_next_power_of_two():
+    """Processor time per vector, the least of many in turns: a busy machine must not decide."""
+    lengths = (20, 28, 56, 112, 448, 640, 896, 7168)
+    rows = {n: np.ones(((1 << 15) // n, n), np.float32) for n in {*lengths, *map(power_above, lengths)}}
+    least = dict.fromkeys(rows, float("inf"))
+    for _ in range(40):
+        for n, x in rows.items():
+            start = time.process_time()
+            rotate(x, SEED, 0, out=x)
+            least[n] = min(least[n], (time.process_time() - start) / len(x))
+            x[:] = 1.0
+    for n in lengths:
+        assert least[n] <= 2.5 * least[power_above(n)], n
+
+
+def power_above(length):
+    return 1 << length.bit_length()
 
 
 @settings(max_examples=40, deadline=None)

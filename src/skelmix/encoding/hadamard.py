@@ -24,49 +24,81 @@ _BLOCK = 4096  # most elements transformed together: 16 KiB of float32, 32 KiB o
 _TILE = 64
 
 
-@intrinsic
-def _tile_in_registers(typingctx: Any, array: Any, start: Any) -> Any:
-    """Six butterfly stages on array[start : start + 64] (1-D, C-contiguous), as eight vectors of eight lanes.
+def _tile(elements: int) -> Any:
+    """An intrinsic (array, start): all butterfly stages of `elements` neighbours, array[start : ], in place.
 
-    Written as LLVM vectors because the loop vectoriser does not find the three stages *inside* a vector.
+    elements: a power of two from 2 to 64. They are held as vectors of eight lanes; where they are fewer than
+    eight, the tile is of eight all the same, and transforms 8/elements groups.
+
+    Written as LLVM vectors because the loop vectoriser does not find the stages *inside* a vector.
     """
+    count = max(1, elements // 8)
+    lane_bits, row_bits = ([bit for bit in (1, 2, 4) if bit < limit] for limit in (elements, count))
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array_type = signature.args[0]
-        view = context.make_array(array_type)(context, builder, args[0])
-        vector = ir.VectorType(context.get_data_type(array_type.dtype), 8)
-        integer = isinstance(array_type.dtype, types.Integer)
-        add, subtract = (builder.add, builder.sub) if integer else (builder.fadd, builder.fsub)
-        width = array_type.dtype.bitwidth // 8
-        base = builder.gep(view.data, [args[1]])
-        lanes = ir.VectorType(ir.IntType(32), 8)
-        places = [
-            builder.bitcast(builder.gep(base, [ir.Constant(ir.IntType(64), 8 * i)]), vector.as_pointer())
-            for i in range(8)
-        ]
-        rows = [builder.load(place, align=width) for place in places]
-        for bit in (1, 2, 4):
-            swap = ir.Constant(lanes, [lane ^ bit for lane in range(8)])
-            if integer:
-                pick = ir.Constant(lanes, [lane + (lane & bit and 8) for lane in range(8)])
-                zero = ir.Constant(vector, [0] * 8)
-                signed = [builder.shuffle_vector(row, builder.sub(zero, row), pick) for row in rows]
-            else:
-                # x·(±1) + y is exact before its one rounding, fused or not: contraction changes no result
-                signs = ir.Constant(vector, [-1.0 if lane & bit else 1.0 for lane in range(8)])
-                signed = [builder.fmul(row, signs, flags=("contract",)) for row in rows]
-            swapped = [builder.shuffle_vector(row, row, swap) for row in rows]
-            flags = () if integer else ("contract",)
-            rows = [add(upper, other, flags=flags) for upper, other in zip(signed, swapped, strict=True)]
-        for bit in (1, 2, 4):
-            rows = [
-                subtract(rows[i ^ bit], rows[i]) if i & bit else add(rows[i], rows[i ^ bit]) for i in range(8)
+    @intrinsic
+    def tile(typingctx: Any, array: Any, start: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array_type = signature.args[0]
+            view = context.make_array(array_type)(context, builder, args[0])
+            vector = ir.VectorType(context.get_data_type(array_type.dtype), 8)
+            integer = isinstance(array_type.dtype, types.Integer)
+            add, subtract = (builder.add, builder.sub) if integer else (builder.fadd, builder.fsub)
+            width = array_type.dtype.bitwidth // 8
+            base = builder.gep(view.data, [args[1]])
+            lanes = ir.VectorType(ir.IntType(32), 8)
+            places = [
+                builder.bitcast(builder.gep(base, [ir.Constant(ir.IntType(64), 8 * i)]), vector.as_pointer())
+                for i in range(count)
             ]
-        for row, place in zip(rows, places, strict=True):
-            builder.store(row, place, align=width)
-        return context.get_dummy_value()
+            rows = [builder.load(place, align=width) for place in places]
+            for bit in lane_bits:
+                swap = ir.Constant(lanes, [lane ^ bit for lane in range(8)])
+                if integer:
+                    pick = ir.Constant(lanes, [lane + (lane & bit and 8) for lane in range(8)])
+                    zero = ir.Constant(vector, [0] * 8)
+                    signed = [builder.shuffle_vector(row, builder.sub(zero, row), pick) for row in rows]
+                else:
+                    # x·(±1) + y is exact before its one rounding, fused or not: contraction changes nothing
+                    signs = ir.Constant(vector, [-1.0 if lane & bit else 1.0 for lane in range(8)])
+                    signed = [builder.fmul(row, signs, flags=("contract",)) for row in rows]
+                swapped = [builder.shuffle_vector(row, row, swap) for row in rows]
+                flags = () if integer else ("contract",)
+                rows = [add(upper, other, flags=flags) for upper, other in zip(signed, swapped, strict=True)]
+            for bit in row_bits:
+                rows = [
+                    subtract(rows[i ^ bit], rows[i]) if i & bit else add(rows[i], rows[i ^ bit])
+                    for i in range(count)
+                ]
+            for row, place in zip(rows, places, strict=True):
+                builder.store(row, place, align=width)
+            return context.get_dummy_value()
 
-    return types.void(array, start), codegen
+        return types.void(array, start), codegen
+
+    return tile
+
+
+_tile2, _tile4, _tile8, _tile16, _tile32, _tile64 = (_tile(1 << i) for i in range(1, 7))
+
+
+@njit(nogil=True, cache=True)
+def _tiles(x: Any, inner: int) -> None:
+    """All stages of each `inner` neighbours of x, 1 to 64; x is a multiple of 8 long if inner > 1."""
+    if inner == 1:
+        return
+    for start in range(0, x.size, max(inner, 8)):
+        if inner == 64:
+            _tile64(x, start)
+        elif inner == 32:
+            _tile32(x, start)
+        elif inner == 16:
+            _tile16(x, start)
+        elif inner == 8:
+            _tile8(x, start)
+        elif inner == 4:
+            _tile4(x, start)
+        else:
+            _tile2(x, start)
 
 
 @njit(inline="always")
@@ -127,14 +159,11 @@ def layout(length: int) -> tuple[int, int, int]:
 @njit(nogil=True, cache=True)
 def transform_block(x: Any, order: int, step: int) -> None:
     """The transform of one block (1-D, `layout`) in place."""
-    inner = x.size if order == 1 else step
-    if inner < _TILE:
-        for start in range(0, x.size, inner):
-            _stages(x[start : start + inner], 1)
-    else:
-        for start in range(0, x.size, _TILE):
-            _tile_in_registers(x, start)  # type: ignore[call-arg]
-        inner = _TILE
+    inner = min(x.size, _TILE) if order == 1 else step
+    if x.size < 8:
+        _stages(x, 1)
+        return
+    _tiles(x, inner)
     if order > 1:
         mix(x, order, step)
         inner = order * step

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 ORDERS = (12, 20, 28)
 """The available orders: 1.5·8, 1.25·16 and 1.75·16."""
 
-LANES = 8
 _FIELDS = {12: (5, 1), 20: (3, 2), 28: (13, 1)}  # order -> (p, degree) of the field
 
 
@@ -95,8 +94,9 @@ def _mixer(order: int, lanes: int) -> Any:
     return mix
 
 
-_mix12, _mix20, _mix28 = (_mixer(order, LANES) for order in ORDERS)
-_mix12_narrow, _mix20_narrow, _mix28_narrow = (_mixer(order, 1) for order in ORDERS)
+_mix12_by_8, _mix20_by_8, _mix28_by_8 = (_mixer(order, 8) for order in ORDERS)
+_mix12_by_4, _mix20_by_4, _mix28_by_4 = (_mixer(order, 4) for order in ORDERS)
+_mix12_by_1, _mix20_by_1, _mix28_by_1 = (_mixer(order, 1) for order in ORDERS)
 
 
 @njit(nogil=True, cache=True)
@@ -105,12 +105,42 @@ def mix(x: Any, order: int, step: int) -> None:
 
     H acts across rows of `step` elements, for each group of order·step elements of x (1-D).
     """
-    wide = step % LANES == 0
+    lanes = 8 if step % 8 == 0 else 4 if step % 4 == 0 else 1
     for group in range(0, x.size, order * step):
-        for start in range(group, group + step, LANES if wide else 1):
-            if order == 12:
-                _mix12(x, start, step) if wide else _mix12_narrow(x, start, step)
-            elif order == 20:
-                _mix20(x, start, step) if wide else _mix20_narrow(x, start, step)
+        for start in range(group, group + step, lanes):
+            if lanes == 8:
+                _mix_8_lanes(x, order, start, step)
+            elif lanes == 4:
+                _mix_4_lanes(x, order, start, step)
             else:
-                _mix28(x, start, step) if wide else _mix28_narrow(x, start, step)
+                _mix_1_lane(x, order, start, step)
+
+
+@njit(inline="always")
+def _mix_8_lanes(x: Any, order: int, start: int, step: int) -> None:
+    if order == 12:
+        _mix12_by_8(x, start, step)
+    elif order == 20:
+        _mix20_by_8(x, start, step)
+    else:
+        _mix28_by_8(x, start, step)
+
+
+@njit(inline="always")
+def _mix_4_lanes(x: Any, order: int, start: int, step: int) -> None:
+    if order == 12:
+        _mix12_by_4(x, start, step)
+    elif order == 20:
+        _mix20_by_4(x, start, step)
+    else:
+        _mix28_by_4(x, start, step)
+
+
+@njit(inline="always")
+def _mix_1_lane(x: Any, order: int, start: int, step: int) -> None:
+    if order == 12:
+        _mix12_by_1(x, start, step)
+    elif order == 20:
+        _mix20_by_1(x, start, step)
+    else:
+        _mix28_by_1(x, start, step)

@@ -162,17 +162,15 @@ def _reaches(means: dict[tuple[int, float], float], limit: float, least: float) 
     if best is None:
         return Claim(text, "skelmix", None, "no rows")
     accuracy = means[best, limit]
-    return Claim(
-        text, "skelmix", accuracy >= least, f"{accuracy:.2f} % with {best:,} participants per round"
-    )
+    return Claim(text, "skelmix", accuracy >= least, f"{accuracy:.2f} % with {best:,} participants per round")
 
 
 def words(rows: Sequence[Row]) -> list[str]:
     return [
         "Softmax regression on scattering features of MNIST; each participant holds one image. The noise is "
         "the Skellam mixture's, for ε ≤ 3 against observers and the ε stated against the aggregator, cohorts "
-        "drawn as agreed. Uploads are those of all rounds, with the keys and shares of secure aggregation (the "
-        "CSV has the vectors alone). Runs use reproducible randomness and are therefore *not private*.",
+        "drawn as agreed. Uploads are those of all rounds, with the keys and shares of secure aggregation "
+        "(the CSV has the vectors alone). Runs use reproducible randomness and are therefore *not private*.",
         f"Beside it, the paper's job: {PAPERS_JOB[1]} % at ε = {PAPERS_JOB[0]} against the aggregator, "
         f"{_papers_upload() / 1000:.0f} kB.",
     ]

@@ -23,7 +23,9 @@ class Grid:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+        table = Table(
+            title=self.title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False
+        )
         for place, column in enumerate(self.columns):
             table.add_column(column, justify="right" if place else "left")
         for row in self.rows:
