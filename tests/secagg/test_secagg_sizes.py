@@ -56,7 +56,7 @@ def test_240_participants_at_a_sixteenth_of_a_bit_upload_four_kilobytes_and_five
     mechanism, cohort = plan.mechanism, plan.cohort
     rules = 240, cohort.min_survivors(240), mechanism.coordinates, mechanism.bits
     law = cohort.assumed_dropout_rate
-    assert law == 0.1
+    assert (law, rules[1]) == (0.1, 176)
     assert sent_by_each(*rules, dropout_rate=law).max() <= 4000
     sent = sent_by_each(*rules, noise=plan.removable_noise, dropout_rate=law)
     assert sent.max() <= 5000
@@ -68,5 +68,17 @@ def test_240_participants_at_a_sixteenth_of_a_bit_upload_four_kilobytes_and_five
 def test_the_page_on_low_rates_states_these_bytes():
     page = (Path(__file__).parents[2] / "docs/explanation/fewer-coordinates.md").read_text()
     vector = packed_bytes(496, 8)
-    for threshold, excess in ((240, False), (216, False), (216, True)):
-        assert f"{vector + protocol_bytes(240, threshold, excess=excess):,}" in page
+    sizes = [
+        vector + protocol_bytes(240, threshold, excess=excess, dropout_rate=rate)
+        for threshold, excess, rate in (
+            (240, False, None),
+            (216, False, None),
+            (216, True, None),
+            (176, True, 0.1),  # sampled from 60,000
+        )
+    ]
+    for size in sizes:
+        assert f"{size:,}" in page
+    in_all = [(size + 1_310) / 1_000 for size in (min(sizes), max(sizes))]
+    assert "between {:.1f} and {:.1f} kB are sent in all".format(*in_all) in page
+    assert in_all[1] <= 8
