@@ -81,6 +81,8 @@ def test_small_cohorts_of_fixed_size_with_dropouts_are_refused_and_a_cap_stays_a
     modelled = planned(capped, bound="rdp").report.modelled
     assert "a cap changes who is left" in modelled
     assert "drop out" not in modelled
+    never_reached = replace(capped, max_participations=10)
+    assert planned(never_reached, bound="rdp", rounds=10).report.modelled == ""
 
 
 @pytest.mark.parametrize("mechanism", ["dgm", "ddg"])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from skelmix.accounting.gaussian import GaussianCertificate
+from skelmix.accounting.schedule import Schedule
 from skelmix.errors import InvalidInput, SkelmixError
 from skelmix.mechanisms import Mechanism
 from skelmix.mechanisms.bounds import BOUNDS, Bound, ProvedEpsilon
@@ -76,7 +77,7 @@ def privacy_report(
         slack=certificate.slack if certificate else 0.0,
         mu_by=certificate.kind if certificate else None,
         mu_missing=missing,
-        modelled=_modelled(mechanism, best.bound.name, cohort),
+        modelled=_modelled(mechanism, best.bound.name, cohort, schedule),
         least_survivors=cohort.least_survivors,
         dropout_rate=cohort.roster.assumed_dropout_rate,
         opening_delta=delta - left,
@@ -112,7 +113,7 @@ def _candidates(
     return [bound]
 
 
-def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
+def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos, schedule: Schedule) -> str:
     """The assumption that amplification by sampling makes here, in words; empty where nothing is assumed.
 
     The assumption: a sum has the same noise with the participant in the cohort and without.
@@ -130,7 +131,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
             why.append(f"the noise of {mechanism.name} depends on the size of the cohort")
         if cohort.colluding:
             why.append("with colluders planned for, the noise depends on the size of the cohort")
-    if cohort.sampling == "fixed" and cohort.max_participations:
+    if cohort.sampling == "fixed" and schedule.at_will.capped:
         why.append("with cohorts of a fixed size, a cap changes who is left to be drawn")
     if cohort.dropout_tolerance and not exact:
         why.append("when participants drop out, the noise, and whether a sum opens, depend on how many")
