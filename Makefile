@@ -24,10 +24,10 @@ help:
 	@echo "make docs    build the documentation into site/"
 	@echo "make clean   remove the environment and everything that was built"
 
-train: $(VENV)/.ready-train
+train: $(VENV)/.ready-train $(VENV)/.kernels
 	$(BIN)/skelmix train --recipe best
 
-test: $(VENV)/.ready-dev
+test: $(VENV)/.ready-dev $(VENV)/.kernels
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -38,7 +38,7 @@ test: $(VENV)/.ready-dev
 		{ echo "coverage of $$room is below 90 %"; exit 1; }; \
 	done
 
-bench: $(VENV)/.ready-dev
+bench: $(VENV)/.ready-dev $(VENV)/.kernels
 	$(BIN)/skelmix bench noise
 	$(BIN)/skelmix bench encode
 	$(BIN)/skelmix bench secagg
@@ -68,4 +68,9 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.ready-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(INSTALL) -e ".[torch,docs]"
+	@touch $@
+
+# numba keeps a compiled kernel until its own file changes, even if another file has a kernel that it calls
+$(VENV)/.kernels: $(shell grep -rl --include='*.py' njit src) | $(VENV)/bin/python
+	@find src -name '*.nb[ic]' -delete
 	@touch $@
