@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -46,6 +46,7 @@ class CentralGaussian(Mechanism):
     noise_varies_with_cohort: ClassVar[bool] = False
     certificate_leaves_slack: ClassVar[bool] = False
     known_bounds: ClassVar[tuple[str, ...]] = ("pld", "rdp")
+    stand_ins: ClassVar[Mapping[str, str]] = {"paper": "rdp"}
 
     @classmethod
     def for_bound(cls, bound: str, **fields: Any) -> Self:

@@ -76,7 +76,7 @@ def privacy_report(
         slack=certificate.slack if certificate else 0.0,
         mu_by=certificate.kind if certificate else None,
         mu_missing=missing,
-        modelled=_modelled(mechanism, best.bound.name, cohort),
+        modelled=_modelled(mechanism, best.bound, cohort),
         least_survivors=cohort.least_survivors,
         dropout_rate=cohort.roster.assumed_dropout_rate,
         opening_delta=delta - left,
@@ -112,7 +112,7 @@ def _candidates(
     return [bound]
 
 
-def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
+def _modelled(mechanism: Mechanism, bound: Bound, cohort: Cohort | Silos) -> str:
     """The assumption that amplification by sampling makes here, in words; empty where nothing is assumed.
 
     The assumption: a sum has the same noise with the participant in the cohort and without.
@@ -122,7 +122,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
     sampled, exact = cohort.sampling == "poisson", cohort.least_survivors is not None
     if sampled and exact:
         return ""  # every opened sum has the same noise, and what opening reveals is paid for
-    if cohort.expected == cohort.population or (bound == "composition" and not sampled):
+    if cohort.expected == cohort.population or not (sampled or bound.amplifies_fixed_cohorts):
         return ""
     why = []
     if sampled and mechanism.distributed:
@@ -137,7 +137,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos) -> str:
     if not why:
         return ""
     text = "; ".join(why) + ": amplified ε takes both as the same with and without the participant"
-    if sampled and not mechanism.proved_in_smaller_cohorts(bound):
+    if sampled and not mechanism.proved_in_smaller_cohorts(bound.name):
         text += "; for smaller-than-expected cohorts no ε is proved, not even the aggregator's"
     return text
 
@@ -152,7 +152,7 @@ def _gaussian_statement(
     known = [proof.certificate for proof in proofs if proof.certificate]
     if known:
         return min(known, key=lambda certificate: certificate.mu), ""
-    name = next((name for name in mechanism.bounds if name in ("gdp", "pld")), None)
+    name = next((name for name in mechanism.bounds if BOUNDS[name].quick_certificate), None)
     if name is None:
         clip = " with this clip" if hasattr(mechanism, "clip") else ""
         return None, f"{mechanism.name}{clip} has no Gaussian certificate"
