@@ -53,7 +53,9 @@ def test_the_bits_that_a_refusal_names_do(mechanism, bound):
     assert paper_plan(mechanism=mechanism, bound=bound, bits=bits).mechanism.bits == bits
 
 
-@pytest.mark.parametrize(("mechanism", "own"), [("cpsgd", "composition"), ("gaussian", "pld"), ("ddg", "paper")])
+@pytest.mark.parametrize(
+    ("mechanism", "own"), [("cpsgd", "composition"), ("gaussian", "pld"), ("ddg", "paper")]
+)
 def test_the_bounds_that_a_refusal_names_do(mechanism, own):
     asked = dict(mechanism=mechanism, dimension=16, bits=20, cohort=sk.Cohort.everyone(20))
     with pytest.raises(InvalidInput, match=rf"{mechanism} has .*\b{own}\b.*; take one of them"):
