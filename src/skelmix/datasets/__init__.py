@@ -8,6 +8,7 @@ from skelmix.exports import lazily
 
 if TYPE_CHECKING:
     from skelmix.datasets.catalogue import Images, load
+    from skelmix.datasets.hospital_files import hospitals
     from skelmix.datasets.partition import (
         Partition,
         by_id,
@@ -22,6 +23,7 @@ __all__ = [
     "Partition",
     "by_id",
     "equal_shares",
+    "hospitals",
     "label_skew",
     "load",
     "one_record_each",
@@ -30,6 +32,7 @@ __all__ = [
 
 _HOMES = {
     "catalogue": ("Images", "load"),
+    "hospital_files": ("hospitals",),
     "partition": ("Partition", "by_id", "equal_shares", "label_skew", "one_record_each", "read_ids"),
 }
 
