@@ -47,7 +47,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Loopback:
-    """A Flower deployment on this machine: one SuperLink and so many SuperNodes, ended with the block.
+    """A Flower deployment on this machine: one SuperLink and `nodes` SuperNodes, ended with the block.
 
     node_config: what each SuperNode knows of itself besides partition-id and num-partitions, as TOML values.
     Logs are in `directory`, a temporary one that is removed at the end unless given.
