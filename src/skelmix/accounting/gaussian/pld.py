@@ -226,19 +226,6 @@ def pld_epsilon(
     return composed_epsilon([(certificate, sampling_probability, rounds)], delta=delta)
 
 
-def pld_delta(
-    certificate: GaussianCertificate,
-    *,
-    epsilon: float,
-    rounds: int = 1,
-    sampling_probability: float = 1.0,
-    sampling: str = "poisson",
-) -> float:
-    """δ at ε, an upper bound; see `pld_epsilon`."""
-    _refuse_fixed(sampling)
-    return composed_delta([(certificate, sampling_probability, rounds)], epsilon=epsilon)
-
-
 def gaussian_pld_epsilon(
     noise_multiplier: float, sampling_probability: float, rounds: int, delta: float
 ) -> float:
