@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         one_record_each,
         read_ids,
     )
+    from skelmix.datasets.shakespeare import load_speakers
 
 __all__ = [
     "Images",
@@ -26,6 +27,7 @@ __all__ = [
     "hospitals",
     "label_skew",
     "load",
+    "load_speakers",
     "one_record_each",
     "read_ids",
 ]
@@ -34,6 +36,7 @@ _HOMES = {
     "catalogue": ("Images", "load"),
     "hospital_files": ("hospitals",),
     "partition": ("Partition", "by_id", "equal_shares", "label_skew", "one_record_each", "read_ids"),
+    "shakespeare": ("load_speakers",),
 }
 
 __getattr__ = lazily(__name__, _HOMES)
