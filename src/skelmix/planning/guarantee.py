@@ -154,7 +154,7 @@ def _gaussian_statement(
         return min(known, key=lambda certificate: certificate.mu), ""
     name = next((name for name in mechanism.bounds if BOUNDS[name].quick_certificate), None)
     if name is None:
-        clip = " with this clip" if hasattr(mechanism, "clip") else ""
+        clip = " with this clip" if set(mechanism.bounds) < set(mechanism.known_bounds) else ""
         return None, f"{mechanism.name}{clip} has no Gaussian certificate"
     reach = 10 * math.sqrt(mechanism.noise_variance(mechanism.shares)) + mechanism.l2_sensitivity
     if mechanism.distributed and not reach < _MOST_LEVELS:

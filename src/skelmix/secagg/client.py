@@ -55,7 +55,7 @@ class Client:
 
     Example (a whole round: see `Server`):
 
-        >>> from skelmix.secagg.keys import KeyPair
+        >>> from skelmix.secagg import KeyPair
         >>> Client(7, KeyPair.generate()).phase.name
         'SHARE'
     """

@@ -88,7 +88,7 @@ def aggregator_epsilon(
 
     Example:
 
-        >>> from skelmix.accounting.gaussian.certificate import gaussian_certificate
+        >>> from skelmix.accounting import gaussian_certificate
         >>> run = Participations(rounds=1_000, sampling_probability=0.004)
         >>> round(aggregator_epsilon(gaussian_certificate(0.6344), run, delta=1e-5), 2)
         28.86
