@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 import skelmix as sk
 from skelmix.datasets import load
 from skelmix.federated import Accuracy, RoundRecord, Trainer, build_model, clients_of
-from skelmix.federated.gradients import dimension
 
 options = argparse.ArgumentParser()
 options.add_argument("--rounds", type=int, default=60)
@@ -36,9 +35,9 @@ height, width = images.train_images.shape[1:]
 model = build_model("cnn", pixels=height * width, classes=images.classes)
 
 # %% The plan: 6 bits per weight on the wire
-plan = sk.plan(
+plan = sk.Plan.for_model(
+    model,
     sk.PrivacyTarget(epsilon=chosen.epsilon, delta=1e-5),
-    dimension=dimension(model),
     clip_norm=1.0,
     bits=6,
     rounds=chosen.rounds,
@@ -49,7 +48,7 @@ print(plan)
 
 
 # %% Training
-def told(trainer: Trainer, record: RoundRecord) -> None:
+def print_round(trainer: Trainer, record: RoundRecord) -> None:
     if record.accuracy is not None:
         notes = record.diagnostics  # not private: for data that are public, as here
         print(
@@ -66,7 +65,7 @@ trainer = Trainer(
     torch.optim.Adam(model.parameters(), lr=0.01),
     evaluate=Accuracy(images),
     evaluate_every=max(1, chosen.rounds // 6),
-    callbacks=[told],
+    callbacks=[print_round],
     diagnostics=True,
 )
 result = trainer.run()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "skelmix"
 HEAVY = ("numba", "scipy", "torch", "flwr", "matplotlib", "plotly", "dp_accounting", "flint")
 
 
@@ -130,14 +129,3 @@ def test_every_package_that_is_imported_is_declared():
             for package in {name.partition(".")[0] for name in names} - known:
                 owners = {name.replace("_", "-").lower() for name in homes[package]}
                 assert owners & declared, (path, package)
-
-
-def test_no_function_shares_its_modules_name():
-    """`from package import name` would mean one or the other, depending on what was imported before."""
-    shared = [
-        f"{path.relative_to(SOURCE)}: {node.name}"
-        for path in SOURCE.rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef) and node.name == path.stem != "main"
-    ]
-    assert shared == []

@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from skelmix.studies.fleet import Loopback
+from skelmix.studies import Loopback
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def main() -> None:
         return inside(given)
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         sys.exit(f"missing: {', '.join(missing)}. Install nvflare==2.9.0 and skelmix[flower,torch]")
-    from skelmix.datasets.catalogue import load
+    from skelmix.datasets import load
 
     load("mnist")  # before the network is gone
     if given.workspace:
@@ -137,7 +137,7 @@ def inside(given: argparse.Namespace) -> None:
 
 
 def flower(given: argparse.Namespace, settings: dict[str, Any]) -> None:
-    from skelmix.studies.fleet import Loopback
+    from skelmix.studies import Loopback
 
     settings = {"num-silos": given.silos, **settings, "result": str(given.workspace / "flower.json")}
     config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())

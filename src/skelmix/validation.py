@@ -106,24 +106,19 @@ def cohort_within(expected: Any, population: Any) -> None:
         )
 
 
-def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors", finite: bool = True) -> NDArray[Any]:
-    """The vectors as a (participants, dimension) float array, float32 or float64, all finite.
+def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors") -> NDArray[Any]:
+    """The vectors as rows, (participants, dimension), without a copy; a (dimension,) vector becomes one row.
 
-    A (dimension,) vector becomes one row.
-
-    Accepts NumPy arrays and anything with `__array__` (torch CPU tensors among them) without importing its
-    library. Integers are taken as float64. Never copies a float array that is already in order. Wrong
-    shape, wrong dtype, no participants, NaN and infinity raise `InvalidInput`. finite=False leaves NaN and
-    infinity to a caller whose next step finds them.
+    Accepts float32, float64 and integers: NumPy arrays and anything with `__array__` (torch CPU tensors among
+    them) without importing its library. Wrong shape, wrong dtype and no participants raise `InvalidInput`.
+    NaN and infinity are left to the clip, which finds them.
     """
     detach = getattr(vectors, "detach", None)
     array = np.asarray(detach() if callable(detach) else vectors)
-    if array.dtype not in (np.float32, np.float64):
-        if array.dtype.kind not in "iu":
-            raise InvalidInput(
-                f"{name} has dtype {array.dtype}: must be real numbers; pass it as float32 or float64"
-            )
-        array = array.astype(np.float64)
+    if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"{name} has dtype {array.dtype}: must be real numbers; pass it as float32 or float64"
+        )
     if array.ndim == 1:
         array = array[None, :]
     if array.ndim != 2 or array.shape[1] != dimension:
@@ -134,10 +129,5 @@ def real_vectors(vectors: Any, dimension: int, *, name: str = "vectors", finite:
     if array.shape[0] == 0:
         raise InvalidInput(
             f"{name} has shape {array.shape}, it is empty: pass the vector of at least one participant"
-        )
-    if finite and not np.isfinite(array).all():
-        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
-        raise InvalidInput(
-            f"{name} has NaN or infinity in row {row}: remove or repair it; nothing was encoded"
         )
     return array

@@ -10,7 +10,7 @@ from skelmix.planning import AdaptiveClip, Cohort
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer itself imports what click deprecates
-    from skelmix.cli.options import MECHANISMS, build_clip, build_cohort
+    from skelmix.cli.options import build_clip, build_cohort
 
 
 def test_every_option_of_the_cohort_arrives():
@@ -53,15 +53,13 @@ def test_help_says_what_each_argument_is(words, explained):
     assert explained in " ".join(in_process(*words, "--help").stdout.split())
 
 
-def test_lists_of_mechanisms_that_load_without_them_agree_with_the_registry(monkeypatch):
-    from skelmix.explore.settings import MECHANISMS as EXPLORED
-    from skelmix.mechanisms import registry
+def test_names_of_mechanisms_that_load_without_them_agree_with_the_registry(monkeypatch):
+    from skelmix.mechanisms import names, registry
 
-    distributed = [name for name, kind in registry.MECHANISMS.items() if kind.distributed]
-    assert MECHANISMS.split("|") == list(registry.MECHANISMS)
-    assert list(EXPLORED) == distributed
+    assert list(names.EVERY) == list(registry.MECHANISMS)
+    assert list(names.DISTRIBUTED) == [name for name, kind in registry.MECHANISMS.items() if kind.distributed]
     policy = pytest.importorskip("skelmix.flower.policy")
-    assert list(policy.DEFAULT_MECHANISMS) == distributed
+    assert policy.ClientPolicy().mechanisms == names.DISTRIBUTED
     with pytest.raises(InvalidInput, match="mechanisms has"):
         policy.ClientPolicy(mechanisms=("gaussian",))
     with pytest.raises(InvalidInput, match="mechanisms has"):

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,20 @@ def test_the_reference_lists_exactly_what_the_packages_export() -> None:
     }
     at_the_front_door = {("skelmix.planning", name) for name in skelmix.__all__}
     at_the_front_door |= {("skelmix.rounds", name) for name in skelmix.__all__}
-    assert set(_listed()) == exported - at_the_front_door
+    assert sorted(_listed()) == sorted(exported - at_the_front_door)
     assert len(_exporting_packages()) >= 10
+
+
+def test_guides_and_examples_import_public_names_only() -> None:
+    pages = [ROOT / "README.md", ROOT / "docs/start.md", *(ROOT / "docs/guides").glob("*.md")]
+    pages += (ROOT / "examples").rglob("*.py")
+    public, seen = {*_exporting_packages(), "skelmix.errors"}, 0
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        imported = re.findall(r"^\s*(?:from|import) (skelmix[\w.]*)", text, re.MULTILINE)
+        assert set(imported) <= public, page
+        seen += len(imported)
+    assert seen > 40
 
 
 @pytest.mark.parametrize("package", _exporting_packages())

@@ -25,7 +25,7 @@ def test_private_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(counts, np.ndarray)
     assert counts.shape == (8,)
     assert names["result"].participants == 60  # type: ignore[attr-defined]
-    # eight deviations: a chance of 1e-14 a coordinate, and 0.5 for rounding the counts
+    # eight deviations: a chance of 1e-14 per coordinate, and 0.5 for rounding the counts
     assert np.abs(counts - true).max() < 8 * names["plan"].predicted.mse ** 0.5 + 0.5  # type: ignore[attr-defined]
 
 

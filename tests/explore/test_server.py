@@ -14,7 +14,8 @@ from helpers.explored import TOKEN, Serving, inline_explorer, request, serving
 from skelmix.cli.explore import _listen
 from skelmix.explore.answers import RATES
 from skelmix.explore.server import Explorer
-from skelmix.explore.settings import MECHANISMS, Settings
+from skelmix.explore.settings import Settings
+from skelmix.mechanisms.names import DISTRIBUTED
 from skelmix.planning import Plan
 
 #: plans that take a twentieth of a second
@@ -128,7 +129,7 @@ def test_the_chart_has_every_mechanism_at_every_rate(server: Serving) -> None:
     code, _, text = request(server.address, f"/{TOKEN}/chart", body=QUICK)
     points = [json.loads(line) for line in text.splitlines()]
     assert code == 200
-    assert [(p["mechanism"], p["rate"]) for p in points] == [(m, r) for m in MECHANISMS for r in RATES]
+    assert [(p["mechanism"], p["rate"]) for p in points] == [(m, r) for m in DISTRIBUTED for r in RATES]
     assert {p["error"] for p in points} == {None}
     assert {p["why"] for p in points} == {"not drawn here"}
 

@@ -44,7 +44,7 @@ def people(malicious):
         {
             "identity": identity,
             "trusted": trusted,
-            "attendance": JoinedRounds(),
+            "joined_rounds": JoinedRounds(),
             "minimum_settings": rules(malicious),
         }
         for identity in identities

@@ -83,8 +83,8 @@ def test_both_roads_give_the_same_numbers():
     model = MLP()
     clients = Clients(*data())
     fast, general = Gradients(model, cross_entropy), Gradients(model, cross_entropy)
-    assert fast._layered is not None
-    general._layered = None
+    assert fast._linear_gradients is not None
+    general._linear_gradients = None
     everyone = np.arange(23)
     np.testing.assert_allclose(
         collected(fast, clients, everyone), collected(general, clients, everyone), rtol=2e-5, atol=1e-7

@@ -159,7 +159,7 @@ def test_tolerated_dropouts_leave_the_noise_that_was_accounted_for(secure):
     result = make(plan, dropout_rate=0.3, secure=secure, evaluate_every=1, diagnostics=True).run()
     opened = [record for record in result.history if record.opened]
     assert opened
-    for record in opened:  # 1,666 coordinates: a relative deviation of 3.5 % a round
+    for record in opened:  # 1,666 coordinates: a relative deviation of 3.5 % per round
         assert record.diagnostics.mse == pytest.approx(plan.predicted.mse, rel=0.2)
 
 

@@ -133,7 +133,7 @@ def test_a_sound_memory_is_read():
     [
         ("channel", b"short", NodeState.channel),
         ("channel", "text", NodeState.channel),
-        ("attendance", b"\xc1", NodeState.attendance),
+        ("attendance", b"\xc1", NodeState.joined_rounds),
         ("plan", "{", NodeState.plan_facts),
         ("plan", "[" * 100_000, NodeState.plan_facts),
         ("plan", '{"mechanism": {}}', NodeState.plan_facts),

@@ -64,7 +64,7 @@ def test_two_waves_a_round_after_the_first(fleet, plan, arrays):
     assert nodes.waves == 8
     last = [parts for _, parts in nodes.sent[-4:]]
     assert all(parts == {"unmask"} for parts in last), "no keys are shared that the plan has no round for"
-    assert nodes.calls == [1, 2, 3, 4] * 3, "the train function runs once a round"
+    assert nodes.calls == [1, 2, 3, 4] * 3, "the train function runs once per round"
 
 
 def test_stock_fedavg_runs_unchanged(fleet, plan, arrays, encoded):

@@ -189,7 +189,7 @@ def _memory(data: bytes) -> None:
     assert type(memory.secrets) is bytes
     assert all(type(number) is int for number in memory.open_round)
     memory.channel()
-    memory.attendance()
+    memory.joined_rounds()
     facts = memory.plan_facts()
     assert min(facts.rounds, facts.bits, facts.dimension) >= 1
 

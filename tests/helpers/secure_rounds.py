@@ -35,7 +35,7 @@ def cast(n: int, settings: Settings, *, round: int = 0) -> tuple[Server, dict[in
             KeyPair.generate(),
             identity=identities[p],
             trusted=trusted,
-            attendance=JoinedRounds(),
+            joined_rounds=JoinedRounds(),
             minimum_settings=settings,
         )
         for p in numbers

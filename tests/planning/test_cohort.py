@@ -68,7 +68,7 @@ def test_a_sum_over_one_of_several_is_not_opened():
 
 
 @pytest.mark.parametrize("population", [10**5, 10**11, 10**16])
-def test_tell_tale_keeps_its_digits_in_large_populations(population):
+def test_membership_leak_probability_keeps_its_digits_in_large_populations(population):
     cohort = sk.Cohort(20, population)
     poisson = math.exp(-20) * 20**2 / 2  # of two others: what the binomial tends to
     assert cohort.membership_leak_probability(1) == pytest.approx(20 / population * poisson, rel=3e-3)

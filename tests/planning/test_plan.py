@@ -53,6 +53,16 @@ def test_the_bits_that_a_refusal_names_do(mechanism, bound):
     assert paper_plan(mechanism=mechanism, bound=bound, bits=bits).mechanism.bits == bits
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "own"), [("cpsgd", "composition"), ("gaussian", "pld"), ("ddg", "paper")]
+)
+def test_the_bounds_that_a_refusal_names_do(mechanism, own):
+    asked = dict(mechanism=mechanism, dimension=16, bits=20, cohort=sk.Cohort.everyone(20))
+    with pytest.raises(InvalidInput, match=rf"{mechanism} has .*\b{own}\b.*; take one of them"):
+        sk.plan(TARGET, bound="flat", **asked)
+    assert sk.plan(TARGET, bound=own, **asked).report.bound == own
+
+
 def test_the_scale_that_a_refusal_names_does():
     with pytest.raises(BitsTooFew, match=r", or scale = [\d.]+$") as refused:
         paper_plan(bits=4, scale=64.0)

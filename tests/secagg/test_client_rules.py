@@ -61,14 +61,14 @@ def test_a_few_bytes_cannot_make_a_client_search(monkeypatch):
 
 def test_identities_come_from_trusted_and_not_from_the_server():
     server, clients = cast(3, replace(MALICIOUS, threshold=2))
-    impostor = Client(12, KeyPair.generate(), identity=Identity.generate(), attendance=JoinedRounds())
+    impostor = Client(12, KeyPair.generate(), identity=Identity.generate(), joined_rounds=JoinedRounds())
     for member in (clients[10], clients[11], impostor):
         server.advertise(member.advertise())
     requests = server.close_advertise()
     refuses(NotAuthentic, lambda: clients[10].share(requests[10]), clients[10].secret_state)
     with pytest.raises(UnsafeRequest, match="trusted"):
         impostor.share(requests[12])
-    unarmed = Client(11, clients[11]._channel, attendance=JoinedRounds())
+    unarmed = Client(11, clients[11]._channel, joined_rounds=JoinedRounds())
     with pytest.raises(UnsafeRequest, match="identity"):
         unarmed.share(requests[11])
 
@@ -164,12 +164,12 @@ def test_no_round_is_joined_twice_in_the_malicious_model():
     _, clients, requests = up_to("share", MALICIOUS)
     first = clients[10]
     kept = {"identity": first._identity, "trusted": first._trusted}
-    with pytest.raises(UnsafeRequest, match="attendance"):
+    with pytest.raises(UnsafeRequest, match="joined_rounds"):
         Client(10, first._channel, **kept).share(requests[10])
-    second = Client(10, first._channel, attendance=first._attendance, **kept)
+    second = Client(10, first._channel, joined_rounds=first._joined_rounds, **kept)
     first.share(requests[10])
     refuses(UnsafeRequest, lambda: second.share(requests[10]), second.secret_state)
-    restored = JoinedRounds.from_bytes(first._attendance.to_bytes())
+    restored = JoinedRounds.from_bytes(first._joined_rounds.to_bytes())
     with pytest.raises(UnsafeRequest, match="joined before"):
         restored.join(b"s" * 16, 0)
     restored.join(b"s" * 16, 1)
@@ -179,6 +179,6 @@ def test_no_round_is_joined_twice_in_the_malicious_model():
 @pytest.mark.parametrize(
     "data", [b"", b"\x00", b"\x92\x01\x91\x92\xa1x\x00", b"\x92\x02\x90", b"\x92\x01\x05"]
 )
-def test_damaged_attendance_is_refused(data):
+def test_a_damaged_list_of_joined_rounds_is_refused(data):
     with pytest.raises(CorruptState):
         JoinedRounds.from_bytes(data)

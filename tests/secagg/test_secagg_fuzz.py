@@ -134,7 +134,7 @@ class Net:
         old = self.clients[p]
         kept = {
             name: getattr(old, f"_{name}")
-            for name in ("identity", "trusted", "attendance", "minimum_settings")
+            for name in ("identity", "trusted", "joined_rounds", "minimum_settings")
         }
         fresh = Client(p, old._channel, **kept)
         fresh.restore(old.secret_state())

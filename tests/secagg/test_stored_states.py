@@ -25,19 +25,19 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
         def __init__(self, client):
             self.long_lived = (client.participant, client._channel, client._identity, client._trusted)
             self.minimum = client._minimum_settings
-            self.joined = None if client._attendance is None else client._attendance.to_bytes()
+            self.joined = None if client._joined_rounds is None else client._joined_rounds.to_bytes()
             self.state = client.secret_state()
 
         def __getattr__(self, phase):
             participant, channel, identity, trusted = self.long_lived
-            attendance = None if self.joined is None else JoinedRounds.from_bytes(self.joined)
+            joined_rounds = None if self.joined is None else JoinedRounds.from_bytes(self.joined)
             key = KeyPair(channel.secret_bytes())
             client = Client(
                 participant,
                 key,
                 identity=identity,
                 trusted=trusted,
-                attendance=attendance,
+                joined_rounds=joined_rounds,
                 minimum_settings=self.minimum,
             )
             client.restore(self.state)
@@ -45,7 +45,7 @@ def test_clients_killed_between_all_phases_and_restored_from_their_state_finish_
             def call(*arguments, **named):
                 answer = getattr(client, phase)(*arguments, **named)
                 self.state = client.secret_state()
-                self.joined = None if attendance is None else attendance.to_bytes()
+                self.joined = None if joined_rounds is None else joined_rounds.to_bytes()
                 return answer
 
             return call

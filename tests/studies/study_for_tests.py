@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skelmix.errors import PrivacyUnattainable
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.drawing import canvas, draw_line, finish, panel
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study, run
+from skelmix.studies.verdicts import Claim, judged
 
 
 def cells(quick: bool, seeds: int | None) -> list[Row]:

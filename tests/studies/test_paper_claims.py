@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from skelmix.studies import figure1, figure4, sums, table1
-from skelmix.studies.claims import judged
+from skelmix.studies.verdicts import judged
 
 #: a made-up mse by line, at every panel and ε, with which every claim of Figure 1 would hold at few bits
 FEW = {

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 from study_for_tests import STUDY
 
-from skelmix.studies.claims import Claim
 from skelmix.studies.rows import read
 from skelmix.studies.study import run
+from skelmix.studies.verdicts import Claim
 
 HERE = Path(__file__).parent
 

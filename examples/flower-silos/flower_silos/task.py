@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skelmix.datasets.catalogue import load
+from skelmix.datasets import load
 
 
 def network() -> nn.Module:

@@ -48,7 +48,7 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 
 
 def epsilon_at_least(canaries: int, guesses: int, right: int, *, delta: float, confidence: float) -> float:
-    """The largest ε that so many right guesses refute at this confidence; 0 when they refute none."""
+    """The largest ε that this many right guesses refute at this confidence; 0 when they refute none."""
     probability(confidence=confidence)
     error = 1 - confidence
     if p_value(canaries, guesses, right, 0.0, delta) >= error:

@@ -104,7 +104,7 @@ class _Game:
             self._base = silo.rounded(entropy)
 
     def scores(self, here: bool, trials: int) -> FloatArray:
-        """The scores of so many rounds with the record, or without it."""
+        """The scores of this many rounds with the record, or without it."""
         seen = np.stack([self._sum(self._worlds[here]) for _ in range(trials)])
         released = wrap(seen - self._base, self.mechanism.bits)
         return self._ratios(released[:, : self.pair.support])

@@ -12,7 +12,7 @@ from skelmix.cli import options as opt
 from skelmix.cli import question_options as question
 from skelmix.cli import questions
 from skelmix.cli.console import emit
-from skelmix.cli.report_file import check_report
+from skelmix.cli.places import check_report
 
 if TYPE_CHECKING:
     from skelmix.flower.ask import SuperLink

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 _BAR = 14  # columns
-_MOST_LINEAR = 10.0  # bars are logarithmic if the longest is more than so many times the shortest
+_MOST_LINEAR = 10.0  # bars are logarithmic if the longest is more than this many times the shortest
 
 Row = dict[str, Any]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from skelmix.cli.console import say_when_compiling
+from skelmix.mechanisms.names import EVERY
 
 if TYPE_CHECKING:
     from skelmix.encoding.indicator import AdaptiveClip
     from skelmix.planning import Cohort, Plan, Silos
 
-MECHANISMS = "smm|dgm|skellam|ddg|cpsgd|gaussian"
 BOUNDS = "tight|rdp|gdp|flat|paper"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout; logs go to stderr.")]
@@ -112,7 +112,7 @@ MechanismName = Annotated[
     str,
     typer.Option(
         "--mechanism",
-        help=f"{MECHANISMS}: smm and dgm round randomly and add integer noise; gaussian needs a trusted "
+        help=f"{'|'.join(EVERY)}: smm and dgm round randomly and add integer noise; gaussian needs a trusted "
         "aggregator; the others are baselines.",
         rich_help_panel="Mechanism",
     ),

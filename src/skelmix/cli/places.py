@@ -23,3 +23,15 @@ def check_writable(path: Path, option: str) -> None:
             f"{option} {path}: cannot be written ({error.strerror}), and nothing was released; choose "
             "another place"
         ) from error
+
+
+def check_report(path: Path | None, option: str = "--report") -> None:
+    """Refuse a report that was asked for and cannot be made, or not be written."""
+    from skelmix.display import plotly_script
+
+    if path is None:
+        return
+    plotly_script()  # says what to install where it is missing
+    if path.suffix != ".html":
+        raise InvalidInput(f"{option} {path}: the ending must be .html")
+    check_writable(path, option)

@@ -24,7 +24,7 @@ def question(ask: str | None, queries: Path | None) -> Question:
 
 
 def owners(column: str | None, rows: int | None) -> Owners | None:
-    """Whose records are protected together."""
+    """The column that names a record's owner, and a bound on the records of each owner; None: no owners."""
     from skelmix.errors import InvalidInput
     from skelmix.statistics import Owners
 

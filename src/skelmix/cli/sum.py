@@ -13,7 +13,7 @@ import typer
 from skelmix.cli import options as opt
 from skelmix.cli import sum_options as own
 from skelmix.cli.console import emit, err, progress
-from skelmix.cli.report_file import check_report
+from skelmix.cli.places import check_report
 
 if TYPE_CHECKING:
     from skelmix.cli.rows import RowFile

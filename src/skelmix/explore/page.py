@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from html import escape
 
-from skelmix.explore.settings import FIELDS, MECHANISMS, Field
+from skelmix.explore.settings import FIELDS, Field
+from skelmix.mechanisms.names import DISTRIBUTED
 
 _STEPS = 400  # steps of a slider
 
@@ -13,7 +14,7 @@ _STEPS = 400  # steps of a slider
 def page_html() -> str:
     """The page before it has asked anything; everything it loads lies beside it."""
     fields = "".join(map(_field, FIELDS.values()))
-    options = "".join(f"<option>{name}</option>" for name in MECHANISMS)
+    options = "".join(f"<option>{name}</option>" for name in DISTRIBUTED)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Explore a plan · skelmix</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -17,8 +17,9 @@ from skelmix.display.document import asset, plotly_script
 from skelmix.errors import MissingExtra
 from skelmix.explore.answers import RATES
 from skelmix.explore.page import page_html
-from skelmix.explore.settings import MECHANISMS, BadFields, Settings, errors_of
+from skelmix.explore.settings import BadFields, Settings, errors_of
 from skelmix.explore.worker import Answer, Planner
+from skelmix.mechanisms.names import DISTRIBUTED
 from skelmix.noise.entropy import system_entropy
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Explorer:
 
     async def chart(self, settings: Settings) -> AsyncIterator[dict[str, Any]]:
         """The error at every rate for every mechanism, point by point; None where there is no plan."""
-        for mechanism in MECHANISMS:
+        for mechanism in DISTRIBUTED:
             for rate in RATES:
                 answer = await self.points.ask(settings.with_upload(mechanism, rate))
                 error = answer["plan"]["relative_error"] if "plan" in answer else None

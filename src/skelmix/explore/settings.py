@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from skelmix.mechanisms.names import DISTRIBUTED
+
 if TYPE_CHECKING:
     from skelmix.planning import Plan
 
@@ -112,8 +114,6 @@ FIELDS = {
     )
 }  # fmt: skip
 
-MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
-
 
 class BadFields(ValueError):
     """What is wrong, by field; the empty name is for what belongs to none of them."""
@@ -138,8 +138,8 @@ class Settings:
         errors = {}
         if who not in ("cohort", "silos"):
             errors["who"] = "choose cohort or silos"
-        if mechanism not in MECHANISMS:
-            errors["mechanism"] = f"choose one of {', '.join(MECHANISMS)}"
+        if mechanism not in DISTRIBUTED:
+            errors["mechanism"] = f"choose one of {', '.join(DISTRIBUTED)}"
         numbers = []
         for field in FIELDS.values():
             if field.who not in ("", who):

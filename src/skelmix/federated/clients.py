@@ -28,7 +28,7 @@ class Clients:
 
     Example:
 
-        >>> from skelmix.datasets.partition import equal_shares
+        >>> from skelmix.datasets import equal_shares
         >>> inputs, targets = torch.zeros(6, 2), torch.zeros(6)
         >>> len(Clients(inputs, targets)), len(Clients(inputs, targets, equal_shares(6, 3)))
         (6, 2)

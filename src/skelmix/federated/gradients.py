@@ -90,7 +90,7 @@ class Gradients:
         self.dimension = dimension(model)
         self._most = micro_batch or PASS_RECORDS
         self._buffer = torch.empty(max(1, BLOCK_FLOATS // self.dimension), self.dimension)
-        self._layered = stack_gradients(model, loss) if local is None else None
+        self._linear_gradients = stack_gradients(model, loss) if local is None else None
         frozen = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
         frozen |= dict(model.named_buffers())
 
@@ -103,7 +103,7 @@ class Gradients:
     @property
     def short_passes(self) -> bool:
         """Whether the network's passes are too short for torch's own threads to pay."""
-        return self._layered is not None
+        return self._linear_gradients is not None
 
     def blocks(self, clients: Clients, participants: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
         """Vectors of the participants as float32 (k, dimension) views of one buffer.
@@ -114,8 +114,8 @@ class Gradients:
         `participants`. Layers that have come to mix examples since, by `model.train()` in a callback, raise.
         """
         validate(self.model)
-        if self._layered is not None and self._of_vectors(clients):
-            yield from self._blocks_by_layer(self._layered, clients, participants)
+        if self._linear_gradients is not None and self._of_vectors(clients):
+            yield from self._blocks_by_layer(self._linear_gradients, clients, participants)
             return
         for inputs, targets in clients.batches(participants, limit=min(self._most, len(self._buffer))):
             out = self._buffer[: len(inputs)]

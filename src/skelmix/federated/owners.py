@@ -1,4 +1,4 @@
-"""Whose each record is, as numbers: owners may be given as anything that has a name."""
+"""The owner of each record, as a number: owners may be given as anything that has a name."""
 
 from __future__ import annotations
 

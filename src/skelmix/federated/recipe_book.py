@@ -62,8 +62,8 @@ PAPER = Recipe("mlp", "adam", 0.005, batch=240, rounds=1_000, clip_norm=1.0)
 #: Gradients point the same way in the first five rounds (alignment 0.015), so that sums must not wrap there,
 #: and hardly at all later, when the rounding of thousands of participants must stay small beside the noise:
 #: thirteen bits per coordinate do both. Ten silos round ten times only, and need ten bits.
-#: What is not sent in one round is sent in another, so many rounds with a falling learning rate leave little
-#: of that noise in the last weights (Fashion-MNIST).
+#: What is not sent in one round is sent in another: over many rounds with a falling learning rate little of
+#: that noise is left in the last weights (Fashion-MNIST).
 _LINEAR = Recipe(
     "linear", "momentum", 8.0, 4_096, 300, clip_norm=0.1, rate=0.25, bits=13, silo_bits=10, alignment=0.015
 )  # fmt: skip

@@ -180,7 +180,7 @@ def build_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optim
 def linear_decay(
     optimizer: torch.optim.Optimizer, rounds: int | None
 ) -> torch.optim.lr_scheduler.LinearLR | None:
-    """A learning rate that falls to zero in so many rounds, by the same step after each. None: it stays."""
+    """A learning rate that falls to zero within this many rounds, in equal steps. None: it stays."""
     if rounds is None:
         return None
     return torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=rounds)

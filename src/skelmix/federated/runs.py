@@ -41,7 +41,7 @@ class RunSettings:
 
     records_per_participant: records that each participant holds. skew: concentration of a Dirichlet label
     skew, None for shuffled records. ids: a file that gives the participant of each training record, instead
-    of both. silos: divide the records among so many silos, each of which protects its records; owners: a file
+    of both. silos: divide the records among this many silos, each protecting its records; owners: a file
     that gives the owner of each training record, to protect owners in place of records. local_steps: gradient
     steps a participant takes itself; 1 sends its gradient. diagnostics: keep what no noise protects, in files
     that say so. baseline: directory of a run of the central Gaussian, drawn into this run's report. lr_decay:

@@ -47,7 +47,7 @@ class RoundRecord:
 
     Example:
 
-        >>> from skelmix.flower.grid import RoundRecord
+        >>> from skelmix.flower import RoundRecord
         >>> RoundRecord(round=0, cohort=3, survivors=3, opened=True, waves=4, seconds=17.4).opened
         True
     """
@@ -114,7 +114,7 @@ class SecureGrid(Grid):
     ) -> None:
         positive(phase_timeout=phase_timeout, patience=patience, poll=poll)
         plan = _read_plan(plan)
-        if not hasattr(plan.mechanism, "modulus"):
+        if not plan.mechanism.distributed:
             raise InvalidInput(
                 f"mechanism {plan.mechanism.name!r} is central: secure aggregation needs integers, use 'smm'"
             )

@@ -232,8 +232,8 @@ class _Participant:
         What was left of an earlier one is forgotten: its masks were never used, or have been taken off.
         """
         facts = self.memory.plan_facts()
-        attendance = self.memory.attendance()
-        client = self._client(attendance)
+        joined_before = self.memory.joined_rounds()
+        client = self._client(joined_before)
         joined = (-1, 0)
 
         def accept(asked: ShareRequest) -> None:
@@ -260,7 +260,7 @@ class _Participant:
             joined = asked.round, self.policy.check_round(asked, facts.cohort)
 
         answer = client.share(data, accept)
-        self.memory.join(*joined, attendance, clip_norm)
+        self.memory.join(*joined, joined_before, clip_norm)
         self.memory.keep(client.secret_state())
         return answer
 
@@ -324,13 +324,13 @@ class _Participant:
         _check_dimension(before, facts.dimension)
         return ArrayRecord(dict(before.items()))  # the app may change the record that it is given
 
-    def _client(self, attendance: JoinedRounds | None = None) -> Client:
+    def _client(self, joined_rounds: JoinedRounds | None = None) -> Client:
         return Client(
             self.context.node_id,
             self.memory.channel(),
             identity=self.policy.identity,
             trusted=self.policy.trusted,
-            attendance=attendance,
+            joined_rounds=joined_rounds,
         )
 
     def _restored(self) -> Client:

@@ -31,6 +31,8 @@ from skelmix.validation import whole
 if TYPE_CHECKING:
     from skelmix.rounds.running_clip import JointVectors
 
+_JOINED = "attendance"  # the stored name, which a state written by an older version has, too
+
 
 @dataclass(frozen=True)
 class PlanFacts:
@@ -137,9 +139,9 @@ class NodeState:
         self._record["channel"] = pair.secret_bytes()
         return pair
 
-    def attendance(self) -> JoinedRounds:
+    def joined_rounds(self) -> JoinedRounds:
         """The rounds that were joined under the channel key."""
-        data = self._get("attendance", bytes, b"")
+        data = self._get(_JOINED, bytes, b"")
         return JoinedRounds.from_bytes(data) if data else JoinedRounds()
 
     @property
@@ -208,10 +210,10 @@ class NodeState:
         self._store.claim("signed" if phase == CONSISTENCY else "unmasked", self.open_round[0])
 
     def join(
-        self, round_number: int, size: int, attendance: JoinedRounds, clip_norm: float | None = None
+        self, round_number: int, size: int, joined_rounds: JoinedRounds, clip_norm: float | None = None
     ) -> None:
         """Record that a round of this number, size and clip norm was joined; `keep` its secrets next."""
-        self._record["attendance"] = attendance.to_bytes()
+        self._record[_JOINED] = joined_rounds.to_bytes()
         self._record["clip-norm"] = clip_norm or 0.0
         self.reopen(round_number, size)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.flower.plan_limits import check_plan
+from skelmix.mechanisms.names import DISTRIBUTED
 from skelmix.planning import Cohort
 from skelmix.secagg.graph import Graph, opens
 from skelmix.secagg.keys import KEY_BYTES, Identity
@@ -35,9 +36,6 @@ _NODE_KEYS = {
 
 _NUMBERS = ("max_epsilon", "max_epsilon_aggregator", "max_epsilon_round", "max_delta", "max_contribute")
 
-#: the mechanisms that a node accepts by default; a policy may name any other distributed one
-DEFAULT_MECHANISMS = ("smm", "dgm", "skellam", "ddg", "cpsgd")
-
 
 def check_clip_norm(adaptive: AdaptiveClip | None, clip_norm: float | None, round: int) -> None:
     """Raise `PolicyViolation` unless the server's clip norm for this round is one that the plan can have.
@@ -57,7 +55,7 @@ def check_clip_norm(adaptive: AdaptiveClip | None, clip_norm: float | None, roun
 
 def _check_mechanisms(names: tuple[str, ...]) -> None:
     """Raise `InvalidInput` for names that are not those of distributed mechanisms."""
-    if not set(names) - set(DEFAULT_MECHANISMS):
+    if not set(names) - set(DISTRIBUTED):
         return
     from skelmix.mechanisms.registry import MECHANISMS  # loads slowly, and is rarely needed here
 
@@ -138,7 +136,7 @@ class ClientPolicy:
     max_contribute: float = 1.0
     max_population: int | None = None
     min_cohort: int = 3
-    mechanisms: tuple[str, ...] = DEFAULT_MECHANISMS
+    mechanisms: tuple[str, ...] = DISTRIBUTED
     allow_modelled: bool = False
     server_identity: bytes | None = None
     identity: Identity | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -107,6 +107,9 @@ class Mechanism(ABC):
 
     #: those that bound="tight" chooses from; None: all of them
     rival_bounds: ClassVar[tuple[str, ...] | None] = None
+
+    #: the bound of its own that is taken where another is asked for: the one from the mechanism's own paper
+    stand_ins: ClassVar[Mapping[str, str]] = {}
 
     #: those that also hold for records in silos, whatever the other records of the silo add up to
     silo_bounds: ClassVar[tuple[str, ...]] = ()

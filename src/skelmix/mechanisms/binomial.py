@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -31,6 +32,7 @@ class Binomial(ConditionallyRounded):
 
     name: ClassVar[str] = "cpsgd"
     known_bounds: ClassVar[tuple[str, ...]] = ("composition",)
+    stand_ins: ClassVar[Mapping[str, str]] = {"rdp": "composition", "paper": "composition"}
 
     def trials(self, shares: Shares = None) -> int:
         """Coin flips of one participant per coordinate: an even number."""

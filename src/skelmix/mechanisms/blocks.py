@@ -26,16 +26,13 @@ def counted_from(start: int) -> Iterator[None]:
 
 
 def rows_of(vectors: Any, dimension: int, name: str = "vectors") -> tuple[NDArray[Any], bool]:
-    """A (participants, dimension) view, and whether it was one vector.
+    """The checked rows, (participants, dimension), and whether they were given as one vector."""
+    return real_vectors(vectors, dimension, name=name), np.ndim(vectors) == 1
 
-    Shape and dtype are checked, values are not.
-    """
-    array = _array(vectors)
-    single = array.ndim == 1
-    rows = array[None, :] if single else array
-    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] != dimension or rows.dtype.kind not in "fiu":
-        real_vectors(vectors, dimension, name=name)  # raises, and says what is wrong
-    return rows, single
+
+def as_floats(rows: NDArray[Any]) -> NDArray[Any]:
+    """Checked rows as a C-contiguous float array; integers become float64. Copies only where it must."""
+    return np.ascontiguousarray(rows, np.float64 if rows.dtype.kind in "iu" else None)
 
 
 def as_blocks(vectors: Any, rows: int, dimension: int, *, ahead: bool = True) -> Iterator[Block]:
@@ -84,8 +81,3 @@ def _gathered(vectors: Iterable[Any], rows: int, dimension: int, ahead: bool) ->
             start, held = start + len(held), []
     if held:
         yield start, np.concatenate(held)
-
-
-def _array(vectors: Any) -> NDArray[Any]:
-    detach = getattr(vectors, "detach", None)
-    return np.asarray(detach() if callable(detach) else vectors)

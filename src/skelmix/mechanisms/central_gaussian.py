@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -46,6 +46,7 @@ class CentralGaussian(Mechanism):
     noise_varies_with_cohort: ClassVar[bool] = False
     certificate_leaves_slack: ClassVar[bool] = False
     known_bounds: ClassVar[tuple[str, ...]] = ("pld", "rdp")
+    stand_ins: ClassVar[Mapping[str, str]] = {"paper": "rdp"}
 
     @classmethod
     def for_bound(cls, bound: str, **fields: Any) -> Self:
@@ -84,8 +85,8 @@ class CentralGaussian(Mechanism):
 
         NOT PRIVATE: the noise is added to the sum only.
         """
-        _, single = rows_of(vectors, self.dimension)
-        clipped = self._clipped(vectors)[0]
+        rows, single = rows_of(vectors, self.dimension)
+        clipped = self._clipped(rows)[0]
         return clipped[0] if single else clipped
 
     def encode_sum(
@@ -127,8 +128,8 @@ class CentralGaussian(Mechanism):
             raise InvalidInput(f"total has shape {values.shape}: must be ({self.dimension},) finite numbers")
         return values.copy()
 
-    def _clipped(self, vectors: Any) -> tuple[NDArray[np.float64], Clipped]:
-        x = np.array(validation.real_vectors(vectors, self.dimension, finite=False), np.float64, order="C")
+    def _clipped(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], Clipped]:
+        x = np.array(rows, np.float64, order="C")
         return x, L2Clip().apply(x, self.clip_norm)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -35,6 +35,7 @@ class DiscreteGaussian(ConditionallyRounded):
     name: ClassVar[str] = "ddg"
     noise_is_deviation: ClassVar[bool] = True
     known_bounds: ClassVar[tuple[str, ...]] = ("paper",)
+    stand_ins: ClassVar[Mapping[str, str]] = {"rdp": "paper"}
 
     @classmethod
     def total_from_one(cls, noise: float, shares: int) -> float:

@@ -26,7 +26,7 @@ from skelmix.encoding.threads import for_each, worker_count
 from skelmix.encoding.wrapping import add_rows, unwrap, wire_dtype, wrap, wrapped_coordinates
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import EncodeStats, Mechanism, Shares
-from skelmix.mechanisms.blocks import Block, as_blocks, counted_from, rows_of
+from skelmix.mechanisms.blocks import Block, as_blocks, as_floats, counted_from, rows_of
 from skelmix.mechanisms.clips import Clipped
 from skelmix.noise.entropy import Entropy, SystemEntropy, system_entropy
 from skelmix.noise.laws import BallLaw, Binomial, DiscreteGaussian, Law, Skellam
@@ -181,7 +181,7 @@ class IntegerMechanism(Mechanism):
 
         Their memory is lent for the block.
         """
-        given = self._given(rows)
+        given = as_floats(rows)
         with counted_from(start), scratch((len(given), self.coordinates), given.dtype) as x:
             if self.keep is not None:
                 length = self.padded_dimension
@@ -192,13 +192,6 @@ class IntegerMechanism(Mechanism):
                 with np.errstate(over="ignore", invalid="ignore"):  # the clip finds it, and says so
                     np.multiply(given, given.dtype.type(self.scale), out=x)
             yield x, self._clip(x)
-
-    def _given(self, rows: Any) -> NDArray[Any]:
-        """The rows as a C-contiguous float array.
-
-        NaN and infinity are left to the clip, which finds them: they fill their rotated row.
-        """
-        return np.ascontiguousarray(validation.real_vectors(rows, self.dimension, finite=False))
 
     @abstractmethod
     def _clip(self, x: NDArray[Any]) -> Clipped:

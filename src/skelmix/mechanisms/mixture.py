@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from skelmix.encoding.fused import encode_rows
 from skelmix.encoding.rounding import round_and_noise, round_into_sum
 from skelmix.errors import InvalidInput
-from skelmix.mechanisms.blocks import Block, counted_from
+from skelmix.mechanisms.blocks import Block, as_floats, counted_from
 from skelmix.mechanisms.clips import Clip, Clipped, FlatClip, L2Clip, MixtureClip, clip_to_dict
 from skelmix.mechanisms.silo import SiloMechanism
 from skelmix.noise.entropy import Entropy
@@ -95,7 +95,7 @@ class Mixture(SiloMechanism):
             super()._encode_block(block, round, draws, out, entropy)
             return
         start, rows = block
-        given = self._given(rows)
+        given = as_floats(rows)
         with counted_from(start):
             encode_rows(
                 given,

@@ -24,9 +24,9 @@ from skelmix.encoding.subset import choose
 from skelmix.encoding.threads import for_each, worker_count
 from skelmix.errors import InvalidInput
 from skelmix.mechanisms.base import EncodeStats
-from skelmix.mechanisms.blocks import Block, as_blocks
+from skelmix.mechanisms.blocks import Block, as_blocks, as_floats
 from skelmix.noise.entropy import Entropy
-from skelmix.validation import real_vectors, whole
+from skelmix.validation import whole
 
 if TYPE_CHECKING:
     from skelmix.mechanisms.silo import SiloMechanism
@@ -123,7 +123,7 @@ class SiloSum:
         return self.mechanism.decode_units(self._total(), round=self.round)
 
     def _add_block(self, block: Block) -> None:
-        rows = np.ascontiguousarray(real_vectors(block[1], self._grid.dimension, finite=False))
+        rows = as_floats(block[1])
         with self._partial_sum() as total:
             counts = add_records(rows, self._signs, self._kept, self._grid, total)
         self.stats.add(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -33,6 +33,7 @@ class Skellam(ConditionallyRounded):
     noise_in_pieces: ClassVar[bool] = True
     certificate_leaves_slack: ClassVar[bool] = False
     known_bounds: ClassVar[tuple[str, ...]] = ("gdp", "paper")
+    stand_ins: ClassVar[Mapping[str, str]] = {"rdp": "paper"}
 
     def participant_law(self, shares: Shares = None) -> laws.Skellam | None:
         share = Fraction(self.total_noise) / self._shares(shares)

@@ -118,7 +118,11 @@ class _DerivedKeystream(_Keystream):
 
 
 class Entropy(ABC):
-    """A source of independent uniform bits. Threads may share it; it refuses to be pickled or copied."""
+    """A source of independent uniform bits. Threads may share it; it refuses to be pickled or copied.
+
+    Example: `ReproducibleEntropy`, the one that experiments pass by hand; by default all is drawn from the
+    operating system's.
+    """
 
     @abstractmethod
     def fill(self, out: NDArray[Any]) -> None:
@@ -182,6 +186,11 @@ class ReproducibleEntropy(Entropy):
 
     The same seed and the same requests give the same bytes on every machine. Nothing in skelmix takes one
     unless the caller passes it by hand: whoever learns the seed can subtract all the noise.
+
+    Example:
+
+        >>> ReproducibleEntropy(1).bytes(4) == ReproducibleEntropy(1).bytes(4)
+        True
     """
 
     def __init__(self, seed: int | bytes) -> None:

@@ -31,6 +31,9 @@ def scratch(shape: int | tuple[int, ...], dtype: DTypeLike) -> Iterator[NDArray[
     """An uninitialised C-contiguous array, the caller's own until the block ends and nobody's afterwards."""
     kind = np.dtype(dtype)
     size = kind.itemsize * (shape if isinstance(shape, int) else math.prod(shape))
+    if size == 0:
+        yield np.empty(shape, kind)
+        return
     buffer = _take(size)
     try:
         yield buffer[:size].view(kind).reshape(shape)

@@ -154,7 +154,7 @@ class Cohort(Contributors):
         return self.dropout_tolerance if self.dropout_rate is None else self.dropout_rate
 
     def _dropouts(self, nodes: int | None = None) -> Dropouts:
-        """The law of a round's cohort and dropouts, drawn from so many nodes (by default the population).
+        """The law of a round's cohort and dropouts, drawn from this many nodes (by default the population).
 
         Where nobody may drop out, dropouts are left out of the law: any of them fails the round, with or
         without a given participant. Cohorts of a fixed size are drawn from the whole population only.
@@ -166,7 +166,7 @@ class Cohort(Contributors):
 
     @property
     def _opening_reveals(self) -> bool:
-        """Whether it may depend on one participant's having been drawn that a round opens, or fails.
+        """Whether one participant's having been drawn may decide if a round opens or fails.
 
         It does not when all of a fixed number must survive, whoever they are.
         """
@@ -230,7 +230,7 @@ class Cohort(Contributors):
         return rounds * self.sampling_probability * mass
 
     def _log_size(self, size: int, nodes: int) -> float:
-        """The logarithm of the probability that a Poisson sample of so many nodes has this size."""
+        """The logarithm of the probability that a Poisson sample of this many nodes has this size."""
         q = self.sampling_probability
         if size > nodes:
             return -math.inf

@@ -142,7 +142,7 @@ class Contributors(ABC):
 
     @abstractmethod
     def with_least_survivors(self, delta: float, rounds: int) -> Self:
-        """The same with the `least_survivors` that a plan of so many rounds needs where noise is in pieces.
+        """The same with the `least_survivors` that a plan of this many rounds needs where noise is in pieces.
 
         Raises `PrivacyUnattainable` when there is none.
         """

@@ -77,7 +77,7 @@ def privacy_report(
         slack=certificate.slack if certificate else 0.0,
         mu_by=certificate.kind if certificate else None,
         mu_missing=missing,
-        modelled=_modelled(mechanism, best.bound.name, cohort, schedule),
+        modelled=_modelled(mechanism, best.bound, cohort, schedule),
         least_survivors=cohort.least_survivors,
         dropout_rate=cohort.roster.assumed_dropout_rate,
         opening_delta=delta - left,
@@ -113,7 +113,7 @@ def _candidates(
     return [bound]
 
 
-def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos, schedule: Schedule) -> str:
+def _modelled(mechanism: Mechanism, bound: Bound, cohort: Cohort | Silos, schedule: Schedule) -> str:
     """The assumption that amplification by sampling makes here, in words; empty where nothing is assumed.
 
     The assumption: a sum has the same noise with the participant in the cohort and without.
@@ -123,7 +123,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos, schedule
     sampled, exact = cohort.sampling == "poisson", cohort.least_survivors is not None
     if sampled and exact:
         return ""  # every opened sum has the same noise, and what opening reveals is paid for
-    if cohort.expected == cohort.population or (bound == "composition" and not sampled):
+    if cohort.expected == cohort.population or not (sampled or bound.amplifies_fixed_cohorts):
         return ""
     why = []
     if sampled and mechanism.distributed:
@@ -138,7 +138,7 @@ def _modelled(mechanism: Mechanism, bound: str, cohort: Cohort | Silos, schedule
     if not why:
         return ""
     text = "; ".join(why) + ": amplified ε takes both as the same with and without the participant"
-    if sampled and not mechanism.proved_in_smaller_cohorts(bound):
+    if sampled and not mechanism.proved_in_smaller_cohorts(bound.name):
         text += "; for smaller-than-expected cohorts no ε is proved, not even the aggregator's"
     return text
 
@@ -153,9 +153,9 @@ def _gaussian_statement(
     known = [proof.certificate for proof in proofs if proof.certificate]
     if known:
         return min(known, key=lambda certificate: certificate.mu), ""
-    name = next((name for name in mechanism.bounds if name in ("gdp", "pld")), None)
+    name = next((name for name in mechanism.bounds if BOUNDS[name].quick_certificate), None)
     if name is None:
-        clip = " with this clip" if hasattr(mechanism, "clip") else ""
+        clip = " with this clip" if set(mechanism.bounds) < set(mechanism.known_bounds) else ""
         return None, f"{mechanism.name}{clip} has no Gaussian certificate"
     reach = 10 * math.sqrt(mechanism.noise_variance(mechanism.shares)) + mechanism.l2_sensitivity
     if mechanism.distributed and not reach < _MOST_LEVELS:

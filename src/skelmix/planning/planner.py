@@ -52,8 +52,8 @@ def plan(
 
     clip: "fixed", at clip_norm; or "adaptive": the first round's clip norm is clip_norm, and each round moves
     it towards the 0.8 quantile of the vectors' norms, found in the same release for 0.125 % more noise. With
-    an `AdaptiveClip` start, quantile and rate are chosen by hand. Only runs of several rounds (`Trainer`,
-    Flower) have use for it.
+    an `AdaptiveClip` start, quantile and rate are chosen by hand. It is for runs of several rounds (`Trainer`
+    or Flower); single sums refuse it.
 
     rate: bits per weight that an upload may have, 0.01..32; the planner then finds how many coordinates are
     sent and how many bits each has, with the least predicted error. By hand: bits per coordinate (8 when
@@ -78,11 +78,11 @@ def plan(
 
     Example:
 
-        >>> made = plan(
+        >>> planned = plan(
         ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
         ...     cohort=Cohort(10, 10, sampling="none"),
         ... )
-        >>> made.report.epsilon <= 1.0, made.mechanism.name
+        >>> planned.report.epsilon <= 1.0, planned.mechanism.name
         (True, 'smm')
     """
     given = None if bits == "auto" else bits
@@ -175,11 +175,11 @@ def account(
 
     Example:
 
-        >>> found = account(
+        >>> accounted = account(
         ...     noise=5.95, delta=1e-5, dimension=65_536, scale=64.0, bound="paper", rounds=1_000,
         ...     cohort=Cohort(240, 60_000),
         ... )
-        >>> round(found.report.epsilon, 4), found.report.order
+        >>> round(accounted.report.epsilon, 4), accounted.report.order
         (2.9988, 5)
     """
     if bits is None and (rate is None or keep is None):

@@ -20,9 +20,6 @@ from skelmix.planning.cohort import Cohort
 from skelmix.planning.silos import Silos
 from skelmix.planning.target import PrivacyTarget
 
-#: what a user may ask for as `bound`; each name is a bound, or "tight" for the best certified one
-BOUND_NAMES = ("tight", "rdp", "gdp", "flat", "paper")
-
 
 @dataclass(frozen=True)
 class PlanRequest:
@@ -48,7 +45,7 @@ class PlanRequest:
     def __post_init__(self) -> None:
         validation.one_of(tuple(MECHANISMS), mechanism=self.mechanism)
         object.__setattr__(self, "cohort", self._completed(self.cohort))
-        validation.one_of(BOUND_NAMES, bound=self.bound)
+        validation.one_of(("tight", *BOUNDS), bound=self.bound)
         validation.whole(1, 2**26, dimension=self.dimension)
         validation.positive(clip_norm=self.clip_norm)
         validation.bits(self.bits)
@@ -85,7 +82,8 @@ class PlanRequest:
     @property
     def sends_subsets(self) -> bool:
         """Whether fewer coordinates than all may be sent: the paper's bound needs them all."""
-        return self.kind.sends_subsets and self.bound != "paper"
+        asked = self.asked_bound
+        return self.kind.sends_subsets and not (asked and asked.needs_every_coordinate)
 
     @property
     def schedule(self) -> Schedule:
@@ -97,6 +95,11 @@ class PlanRequest:
         """The target that the noise has to meet, after δ has paid for what a cohort's size may reveal."""
         delta = self.cohort.delta_left_for_noise(self.target.delta, self.rounds)
         return replace(self.target, delta=delta)
+
+    @property
+    def asked_bound(self) -> Bound | None:
+        """The bound that was asked for by its name; None for "tight", the best certified one."""
+        return BOUNDS.get(self.bound)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -111,10 +114,9 @@ class PlanRequest:
         if self.bound == "tight":
             rivals = [BOUNDS[name] for name in self.kind.rival_bounds or known if name in known]
             return tuple(bound for bound in rivals if bound.serves(self.schedule, self.noise_target.delta))
-        if self.bound in known:
-            return (BOUNDS[self.bound],)
-        if self.bound in ("paper", "rdp") and self.bound not in self.kind.known_bounds:
-            return (BOUNDS[known[-1]],)
+        name = self.kind.stand_ins.get(self.bound, self.bound)
+        if name in known:
+            return (BOUNDS[name],)
         raise InvalidInput(
             f"bound = {self.bound!r}: {self.mechanism} has {', '.join(known)}; take one of them or 'tight'"
         )
@@ -126,7 +128,8 @@ class PlanRequest:
 
     @cached_property
     def _multiplier_for_observers(self) -> float:
-        return central_multiplier(self.noise_target, self.schedule, self.bound in ("rdp", "paper"))
+        asked = self.asked_bound
+        return central_multiplier(self.noise_target, self.schedule, asked is not None and asked.renyi)
 
     @cached_property
     def _multiplier_for_aggregator(self) -> float:

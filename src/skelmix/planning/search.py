@@ -32,7 +32,7 @@ _SMALL_SLACK = 0.05  # if this little slack does not help, none is best
 _MOST_SLACK = 8.0  # with more, only one vector in 10^15 would be clipped
 _FEWEST_CHOSEN = 16  # bits: the planner goes lower only on request
 _WORTH_A_BIT = 1.0001  # bits are enough when the error is at most this many times that of 32 bits
-_RISES = 6  # after so many shapes in a row worse than the best, the search stops
+_RISES = 6  # after this many shapes in a row worse than the best, the search stops
 
 
 def best_shape(request: PlanRequest, shapes: Sequence[UploadShape], scale: float | None) -> PlanRequest:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_BESIDE_THE_MEDIAN = 5
-"""The search ends after so many rounds in a row with a fraction between 1/2 and the quantile.
+"""The search ends after this many rounds in a row with a fraction between 1/2 and the quantile.
 
 Where many contribute nothing, no clip norm brings the fraction to the quantile (see `AdaptiveClip.split`),
 but it still passes 1/2. Four doublings lead from the median to any useful quantile.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skelmix.secagg.client import Client
     from skelmix.secagg.in_memory import ideal_sum, secure_sum
     from skelmix.secagg.joined_rounds import JoinedRounds
-    from skelmix.secagg.keys import Identity
+    from skelmix.secagg.keys import Identity, KeyPair
     from skelmix.secagg.server import Server
     from skelmix.secagg.settings import Phase, Settings
 
@@ -22,6 +22,7 @@ __all__ = [
     "Client",
     "Identity",
     "JoinedRounds",
+    "KeyPair",
     "Phase",
     "Server",
     "Settings",
@@ -31,7 +32,7 @@ __all__ = [
 
 _HOMES = {
     "client": ("Client",),
-    "keys": ("Identity",),
+    "keys": ("Identity", "KeyPair"),
     "joined_rounds": ("JoinedRounds",),
     "settings": ("Phase", "Settings"),
     "server": ("Server",),

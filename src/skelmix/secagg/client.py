@@ -41,12 +41,13 @@ Accept = Callable[[ShareRequest], None]
 
 
 class Client:
-    """One participant in one round; its channel key, identity and attendance serve many rounds.
+    """One participant in one round; its channel key, identity and list of joined rounds serve many.
 
     participant: the long-lived number of this participant, in [0, 2^64).
     channel: its long-lived X25519 key.
-    identity, trusted, attendance: needed in the malicious model: the signing key, every participant's Ed25519
-      public key as learnt from a source that the server does not control, and the rounds joined so far.
+    identity, trusted, joined_rounds: needed in the malicious model: the signing key, every participant's
+      Ed25519 public key as learnt from a source that the server does not control, and the rounds joined so
+      far.
     minimum_settings: the weakest rules that this participant joins under: its own dimension, bits and
       context, which the round must have exactly, and the smallest threshold and number of colluders.
       Mandatory in the malicious model, unless `share` gets `accept`: what a malicious server says about its
@@ -54,7 +55,7 @@ class Client:
 
     Example (a whole round: see `Server`):
 
-        >>> from skelmix.secagg.keys import KeyPair
+        >>> from skelmix.secagg import KeyPair
         >>> Client(7, KeyPair.generate()).phase.name
         'SHARE'
     """
@@ -66,7 +67,7 @@ class Client:
         *,
         identity: Identity | None = None,
         trusted: Mapping[int, bytes] | None = None,
-        attendance: JoinedRounds | None = None,
+        joined_rounds: JoinedRounds | None = None,
         minimum_settings: Settings | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -76,7 +77,7 @@ class Client:
         self._channel = channel
         self._identity = identity
         self._trusted = trusted
-        self._attendance = attendance
+        self._joined_rounds = joined_rounds
         self._minimum_settings = minimum_settings
         self._entropy = entropy or system_entropy()
         self._round: Round | None = None
@@ -109,8 +110,8 @@ class Client:
             accept(request)
         drawn = [sharing.draw_secret(self._entropy) for _ in range(2 + len(rules.excess_of(request).sizes))]
         encoded, own_shares, agreed = self._shared(request, drawn)
-        if self._attendance is not None:
-            self._attendance.join(request.session, request.round)
+        if self._joined_rounds is not None:
+            self._joined_rounds.join(request.session, request.round)
         seed, mask_secret, *pieces = map(bytearray, drawn)
         self._round = Round(request, mask_secret, seed, bytearray().join(pieces), own_shares)
         self._agreed = agreed
@@ -247,8 +248,8 @@ class Client:
         """All that the next phase needs, SECRETS INCLUDED, for a client served by several processes.
 
         Store it where only this participant reads it, and replace it before the answer of a phase leaves the
-        machine: an old state brought back would answer a second time. Channel key, identity and attendance
-        are not part of it.
+        machine: an old state brought back would answer a second time. Channel key, identity and joined
+        rounds are not part of it.
         """
         return stored.to_bytes(self.participant, self.phase, self._round)
 
@@ -295,10 +296,10 @@ class Client:
             raise WrongRound("a request of another session or round: refused")
 
     def _check(self, request: ShareRequest, judged: bool) -> None:
-        if self._attendance is not None:
-            self._attendance.check(request.session, request.round)
+        if self._joined_rounds is not None:
+            self._joined_rounds.check(request.session, request.round)
         elif request.malicious:
-            raise UnsafeRequest("the malicious model needs attendance=: no round may be joined twice")
+            raise UnsafeRequest("the malicious model needs joined_rounds=: no round may be joined twice")
         settings, graph = checks.rules_of(request)
         checks.own_place(request, graph, self.participant, self._channel.public)
         if settings.malicious:

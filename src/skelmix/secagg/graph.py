@@ -50,7 +50,7 @@ FAILURE_BITS = 40
 LEAST_SPARSE = 100
 _EACH_BITS = FAILURE_BITS + 2  # three events under 2^-42 each stay under 2^-40 together
 _SELDOM_BITS = 20  # for event 2 with exactly `threshold` answers, where the degree rests on a law
-_LAW_BITS = 20  # dropout rates are rounded up to so many binary places
+_LAW_BITS = 20  # dropout rates are rounded up to this many binary places
 
 
 @dataclass(frozen=True, slots=True)

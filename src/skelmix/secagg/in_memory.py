@@ -155,7 +155,7 @@ def _clients(count: int, settings: Settings, entropy: Entropy | None) -> dict[in
             KeyPair.generate(entropy),
             identity=identity,
             trusted=trusted,
-            attendance=JoinedRounds(),
+            joined_rounds=JoinedRounds(),
             minimum_settings=settings,
             entropy=entropy,
         )

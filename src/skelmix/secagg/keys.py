@@ -47,7 +47,10 @@ def _secret(secret: bytes) -> bytes:
 
 
 class KeyPair:
-    """An X25519 key pair: a long-lived channel key, or the mask key of one round."""
+    """An X25519 key pair: a long-lived channel key, or the mask key of one round.
+
+    Example: `KeyPair.generate().public`, 32 bytes.
+    """
 
     __slots__ = ("_private", "public")
 

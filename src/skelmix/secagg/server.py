@@ -54,8 +54,7 @@ class Server:
     Example, a whole round in one process (between machines, send what is passed here):
 
         >>> import numpy as np
-        >>> from skelmix.secagg.client import Client
-        >>> from skelmix.secagg.keys import KeyPair
+        >>> from skelmix.secagg import Client, KeyPair
         >>> server = Server(Settings(dimension=2, bits=8, threshold=3))
         >>> clients = {i: Client(i, KeyPair.generate()) for i in range(3)}
         >>> for client in clients.values():

@@ -43,7 +43,7 @@ class Asked(Protocol):
 
     @property
     def owners(self) -> Owners | None:
-        """Whose records are protected together; None: each record by itself."""
+        """Owners whose records are protected together; None: each record is protected by itself."""
 
     @property
     def uses(self) -> frozenset[tuple[str, str]]:

@@ -10,11 +10,11 @@ from statistics import fmean
 from skelmix.planning import Cohort, PrivacyTarget
 from skelmix.planning import plan as make_plan
 from skelmix.secagg.sizes import protocol_bytes
-from skelmix.studies.claims import Claim
 from skelmix.studies.drawing import canvas, finish, panel
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
+from skelmix.studies.verdicts import Claim
 
 SETTINGS = (
     "batch", "rounds", "learning_rate", "asked_rate", "epsilon", "epsilon_aggregator", "delta", "seed",

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from skelmix.studies import sum_rows, sums
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
-from skelmix.studies.sum_rows import compare
+from skelmix.studies.sum_rows import quotients
+from skelmix.studies.verdicts import Claim, judged
 
 SCALES = {10: (4.0, 8.0), 12: (16.0, 32.0), 14: (64.0, 128.0), 16: (256.0, 512.0), 18: (1024.0, 2048.0)}
 EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -40,11 +40,11 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     def wide(bits: int, scale: float) -> bool:
         return scale >= 512
 
-    few = compare(rows, "smm-paper", "skellam ddg cpsgd", lambda q: q < 1, lambda b, s: b <= 14)
-    middle = compare(rows, "smm-paper", "skellam ddg", lambda q: 2 / 3 < q < 1.5, lambda b, s: s == 256)
-    worse = compare(rows, "smm-paper", "skellam ddg", lambda q: 1 < q < 1.5, wide)
-    close = [f for line in ("skellam", "ddg") for f in compare(rows, line, "gaussian-rdp", _near, wide)]
-    alike = compare(rows, "skellam", "ddg", _near)
+    few = quotients(rows, "smm-paper", "skellam ddg cpsgd", lambda q: q < 1, lambda b, s: b <= 14)
+    middle = quotients(rows, "smm-paper", "skellam ddg", lambda q: 2 / 3 < q < 1.5, lambda b, s: s == 256)
+    worse = quotients(rows, "smm-paper", "skellam ddg", lambda q: 1 < q < 1.5, wide)
+    close = [f for line in ("skellam", "ddg") for f in quotients(rows, line, "gaussian-rdp", _near, wide)]
+    alike = quotients(rows, "skellam", "ddg", _near)
     source, quotient = "Section 6.1", "mse over the rival's"
     return [
         judged("SMM beats DDG, Skellam and cpSGD at m = 2^10, 2^12 and 2^14", source, few, quotient),
@@ -75,9 +75,9 @@ def _cpsgd(rows: Sequence[Row], measure: str) -> list[sum_rows.Finding]:
 
 
 def _beyond(rows: Sequence[Row]) -> list[Claim]:
-    auto = compare(rows, "smm-auto", "gaussian-rdp", lambda q: q <= 1.03, lambda b, s: s == SCALES[b][0])
-    own = compare(rows, "smm-tight", "gaussian-rdp", lambda q: q <= 1.25)
-    better = compare(rows, "smm-tight", "smm-paper", lambda q: q <= 1)
+    auto = quotients(rows, "smm-auto", "gaussian-rdp", lambda q: q <= 1.03, lambda b, s: s == SCALES[b][0])
+    own = quotients(rows, "smm-tight", "gaussian-rdp", lambda q: q <= 1.25)
+    better = quotients(rows, "smm-tight", "smm-paper", lambda q: q <= 1)
     central = "mse over that of the central Gaussian, Rényi accounting as in the paper"
     return [
         judged("SMM tight, planner's γ: at most 1.03 times the central error", "skelmix", auto, central),

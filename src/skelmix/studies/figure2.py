@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from skelmix.studies import training, training_rows
-from skelmix.studies.claims import Claim
 from skelmix.studies.rows import Row, key
 from skelmix.studies.study import Study
 from skelmix.studies.training_claims import own_claims, paper_claims
 from skelmix.studies.training_rows import CENTRAL, EPSILONS, GIVEN_SCALES, SCALES
+from skelmix.studies.verdicts import Claim
 
 AT_SCALE = ("smm-paper", "smm-tight", "skellam", "ddg", "dgm-paper", "cpsgd")
 FEW_BITS = (6, 4, 5)
@@ -73,7 +73,7 @@ def claims(dataset: str, rows: Sequence[Row]) -> list[Claim]:
     return own_claims(rows, dataset) + paper_claims(rows, dataset)
 
 
-def study(name: str, title: str, dataset: str) -> Study:
+def training_study(name: str, title: str, dataset: str) -> Study:
     """The study of one data set."""
     return Study(
         name=name,
@@ -90,4 +90,4 @@ def study(name: str, title: str, dataset: str) -> Study:
     )
 
 
-STUDY = study("figure2", "Figure 2: training on MNIST", "mnist")
+STUDY = training_study("figure2", "Figure 2: training on MNIST", "mnist")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skelmix.studies import sum_rows, sums
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.figure1 import COMMON, EPSILONS
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
-from skelmix.studies.sum_rows import compare
+from skelmix.studies.sum_rows import quotients
+from skelmix.studies.verdicts import Claim, judged
 
 PANELS = {10: 4.0, 14: 64.0, 18: 1024.0}
 AT_SCALE = ("dgm-paper-integer", "dgm-paper", "dgm-tight", "smm-paper", "smm-tight", "skellam", "ddg")
@@ -31,9 +31,9 @@ def cells(quick: bool, seeds: int | None) -> list[Row]:
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """The sentences of Appendix B.3, then what skelmix adds."""
     integer, source = "dgm-paper-integer", "Appendix B.3"
-    alike = compare(rows, integer, "smm-paper", lambda q: 0.8 < q < 1.25, lambda b, s: b > 10)
-    worse = compare(rows, integer, "smm-paper", lambda q: q > 1.1, lambda b, s: b == 10)
-    tight = compare(rows, "dgm-tight", "dgm-paper", lambda q: q <= 1)
+    alike = quotients(rows, integer, "smm-paper", lambda q: 0.8 < q < 1.25, lambda b, s: b > 10)
+    worse = quotients(rows, integer, "smm-paper", lambda q: q > 1.1, lambda b, s: b == 10)
+    tight = quotients(rows, "dgm-tight", "dgm-paper", lambda q: q <= 1)
     same = "An integer σ is the same for ε = 1, 2 and for ε = 3, 4, 5 at m = 2^10"
     return [
         judged("DGM is comparable to SMM at 2^14 and 2^18 (within 25 %)", source, alike, "mse, DGM over SMM"),

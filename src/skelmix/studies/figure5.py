@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skelmix.studies import training, training_rows
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.drawing import LINES, canvas, draw_line, finish, panel
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
 from skelmix.studies.training_rows import CENTRAL, EPSILONS, SCALES, Accuracies
+from skelmix.studies.verdicts import Claim, judged
 
 DATASETS = ("mnist", "fashion-mnist")
 AT_SCALE = ("dgm-paper-integer", "dgm-paper", "dgm-tight", "smm-paper", "smm-tight")

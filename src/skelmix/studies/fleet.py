@@ -47,10 +47,12 @@ def free_ports(count: int) -> list[int]:
 
 
 class Loopback:
-    """A local deployment: `with Loopback(nodes) as fleet: fleet.run(app_directory)`.
+    """A Flower deployment on this machine: one SuperLink and `nodes` SuperNodes, ended with the block.
 
     node_config: what each SuperNode knows of itself besides partition-id and num-partitions, as TOML values.
     Logs are in `directory`, a temporary one that is removed at the end unless given.
+
+    Example: `with Loopback(nodes=3) as fleet: fleet.run(app_directory)`.
     """
 
     def __init__(

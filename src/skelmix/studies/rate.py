@@ -9,12 +9,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from skelmix.studies import training, training_rows
-from skelmix.studies.claims import Claim
 from skelmix.studies.drawing import canvas, draw_line, finish, panel
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
 from skelmix.studies.training_rows import SCALES, Mean, claim_of_cases
+from skelmix.studies.verdicts import Claim
 
 DATASETS = ("mnist", "fashion-mnist")
 RATES = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.031, 0.016)

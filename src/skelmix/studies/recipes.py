@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from skelmix.planning import Cohort, PrivacyTarget, Silos
 from skelmix.planning import plan as make_plan
-from skelmix.studies.claims import Claim
 from skelmix.studies.drawing import canvas, finish, panel
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
+from skelmix.studies.verdicts import Claim
 
 if TYPE_CHECKING:
     from skelmix.federated.recipe_book import Recipe

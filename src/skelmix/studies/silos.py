@@ -11,11 +11,11 @@ from typing import Any
 
 from skelmix.planning import Cohort, Plan, PrivacyTarget, Silos, account, plan
 from skelmix.studies import training, training_rows
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.drawing import canvas, finish, panel
 from skelmix.studies.grid import Grid, number
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
+from skelmix.studies.verdicts import Claim, judged
 
 COUNT = 10
 SKEW = 0.5

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from skelmix.errors import PrivacyUnattainable
-from skelmix.studies.claims import Claim
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import ResultFile, Row, key, read
+from skelmix.studies.verdicts import Claim
 
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

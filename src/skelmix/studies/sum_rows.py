@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.drawing import LINES, canvas, draw_line, finish, panel
 from skelmix.studies.grid import Grid, number
 from skelmix.studies.rows import Row
+from skelmix.studies.verdicts import Claim, judged
 
 CENTRAL = ("gaussian-rdp", "gaussian-pld")
 MIXTURES = ("smm-tight", "smm-auto", "smm-paper", "dgm-paper", "dgm-paper-integer", "dgm-tight")
@@ -45,7 +45,7 @@ def lookup(rows: Sequence[Row], measure: str = "mse") -> Callable[[str, int, flo
     return find
 
 
-def compare(
+def quotients(
     rows: Sequence[Row], ours: str, rivals: str, fine: Callable[[float], bool], where: Where = everywhere
 ) -> list[Finding]:
     """Findings about the quotient of the `ours` mse and that of each rival, over panels and all ε.

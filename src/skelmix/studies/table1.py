@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from skelmix.noise import paper
 from skelmix.noise.laws import DiscreteGaussian, Skellam
 from skelmix.noise.table import sampler
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.drawing import canvas, finish, panel
 from skelmix.studies.grid import Grid, number
 from skelmix.studies.rows import Row
 from skelmix.studies.study import Study
+from skelmix.studies.verdicts import Claim, judged
 
 VARIANCES = (32, 16, 8, 4, 2, 1)
 SAMPLERS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from skelmix.studies.claims import Claim, judged
 from skelmix.studies.rows import Row
 from skelmix.studies.training_rows import EPSILONS, GIVEN_SCALES, SCALES, Accuracies, Mean, claim_of_cases
+from skelmix.studies.verdicts import Claim, judged
 
 MEANINGFUL = 50.0  # percent; the paper does not say which accuracy it calls meaningful
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from skelmix.studies.claims import Claim
 from skelmix.studies.drawing import LINES, canvas, draw_line, finish, panel
 from skelmix.studies.grid import Grid
 from skelmix.studies.rows import Row
+from skelmix.studies.verdicts import Claim
 
 CENTRAL = ("gaussian-rdp", "gaussian-pld")
 SCALES = {6: 16.0, 8: 64.0, 10: 256.0}

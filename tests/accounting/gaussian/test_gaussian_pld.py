@@ -14,7 +14,6 @@ from skelmix.accounting.gaussian import (
     gaussian_pld_epsilon,
     gdp_certificate,
     largest_mu,
-    pld_delta,
     pld_epsilon,
 )
 from skelmix.accounting.gaussian.losses import sampled_gaussian
@@ -92,7 +91,7 @@ def test_unsampled_rounds_are_one_gaussian():
     epsilon = pld_epsilon(certificate, delta=1e-5, rounds=100)
     assert gaussian_profile(epsilon, 0.5) == pytest.approx(1e-5, rel=1e-5)
     assert gaussian_profile(epsilon, 0.5) <= 1e-5
-    assert pld_delta(certificate, epsilon=epsilon, rounds=100) == pytest.approx(1e-5, rel=1e-5)
+    assert composed_delta([(certificate, 1.0, 100)], epsilon=epsilon) == pytest.approx(1e-5, rel=1e-5)
 
 
 def test_slack_is_paid_at_e_to_the_epsilon():
@@ -100,9 +99,9 @@ def test_slack_is_paid_at_e_to_the_epsilon():
     slack = 1e-9
     moved = replace(plain, slack=slack)
     epsilon = pld_epsilon(moved, delta=1e-5, rounds=100)
-    paid = pld_delta(plain, epsilon=epsilon, rounds=100) + math.exp(epsilon) * 100 * slack
+    paid = composed_delta([(plain, 1.0, 100)], epsilon=epsilon) + math.exp(epsilon) * 100 * slack
     assert paid == pytest.approx(1e-5, rel=1e-4)
-    assert pld_delta(moved, epsilon=epsilon, rounds=100) == pytest.approx(paid, rel=1e-6)
+    assert composed_delta([(moved, 1.0, 100)], epsilon=epsilon) == pytest.approx(paid, rel=1e-6)
     assert epsilon > pld_epsilon(plain, delta=1e-5, rounds=100)
     assert pld_epsilon(replace(plain, slack=1e-6), delta=1e-5, rounds=100) == math.inf
 
@@ -110,8 +109,8 @@ def test_slack_is_paid_at_e_to_the_epsilon():
 def test_sampling_scales_the_slack():
     moved = replace(gaussian_certificate(2.0), slack=1e-8)
     epsilon = 2.0
-    plain = pld_delta(gaussian_certificate(2.0), epsilon=epsilon, rounds=50, sampling_probability=0.1)
-    found = pld_delta(moved, epsilon=epsilon, rounds=50, sampling_probability=0.1)
+    plain = composed_delta([(gaussian_certificate(2.0), 0.1, 50)], epsilon=epsilon)
+    found = composed_delta([(moved, 0.1, 50)], epsilon=epsilon)
     assert found - plain == pytest.approx(math.exp(epsilon) * 50 * 0.1 * 1e-8, rel=1e-3)
 
 

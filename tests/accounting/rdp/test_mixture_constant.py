@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skelmix.accounting.rdp import conversion, subsampling
-from skelmix.accounting.rdp.mixture_constant import kappa, kappa_lower, mixture_curve
+from skelmix.accounting.rdp.mixture_constant import kappa, kappa_bounds, mixture_curve
 from skelmix.accounting.rdp.moments import log_moment
 from skelmix.accounting.rdp.profile import Kind, integer_bounds, kind_of, log_masses
 from skelmix.errors import InvalidInput, PrivacyUnattainable
@@ -68,7 +68,7 @@ def test_kappa_is_the_largest_exact_divergence_on_a_grid(rate, reach):
             3.0,
         ]
         exact = {a: [max(exact_divergences(masses, a, x)) / mpmath.mpf(x) ** 2 for x in grid] for a in orders}
-    upper, lower = kappa(Skellam(rate), 3.0, orders), kappa_lower(Skellam(rate), 3.0, orders)
+    upper, lower = kappa_bounds(Skellam(rate), 3.0, orders)
     for i, order in enumerate(orders):
         largest = float(max(exact[order]))
         assert largest <= upper[i]
@@ -177,7 +177,7 @@ def test_tightness_over_the_whole_range():
     for rate in (0.05, 0.5, 7, 300, 20_000):
         for reach in (0.4, 1.0, 6.5, 1e5):
             orders = (2, 3, 4, 9, 33, 128, 256)
-            upper, lower = kappa(Skellam(rate), reach, orders), kappa_lower(Skellam(rate), reach, orders)
+            upper, lower = kappa_bounds(Skellam(rate), reach, orders)
             assert np.all(lower <= upper)
             assert np.all(upper <= lower * (1 + 1.0001e-4))
 

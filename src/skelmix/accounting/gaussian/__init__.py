@@ -1,8 +1,8 @@
 """Gaussian certificates and the ε that they give: the public names of this package.
 
 `gdp_certificate`, `integer_gdp_certificate` and `flat_certificate` turn the noise of one round into a
-Gaussian mechanism that dominates it; `pld_epsilon`, `pld_delta` and `largest_mu` account for Gaussians by
-privacy-loss distributions.
+Gaussian mechanism that dominates it; `pld_epsilon`, `composed_delta` and `largest_mu` account for Gaussians
+by privacy-loss distributions.
 """
 
 from skelmix.accounting.gaussian.certificate import (
@@ -17,7 +17,6 @@ from skelmix.accounting.gaussian.pld import (
     composed_epsilon,
     gaussian_pld_epsilon,
     largest_mu,
-    pld_delta,
     pld_epsilon,
 )
 
@@ -31,6 +30,5 @@ __all__ = [
     "gdp_certificate",
     "integer_gdp_certificate",
     "largest_mu",
-    "pld_delta",
     "pld_epsilon",
 ]

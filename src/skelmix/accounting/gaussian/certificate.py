@@ -37,6 +37,8 @@ class GaussianCertificate:
     either role, is at most as good as the best one between N(0,1) and N(mu,1). `ideal` is the mu that no
     certificate of this kind can beat. The mirror image holds too: P_0 may be moved by at most `slack` in
     place of P_x (docs/explanation/aggregator.md, section 3).
+
+    Example: `gaussian_certificate(0.6344)`, the central Gaussian's; `plan.report.mu` is that of a plan.
     """
 
     kind: Literal["gdp", "flat", "gaussian"]
@@ -124,7 +126,13 @@ def integer_gdp_certificate(law: Law, radius: float, dimension: int | None = Non
 
 
 def gaussian_certificate(noise_multiplier: float) -> GaussianCertificate:
-    """The central Gaussian mechanism itself: mu = 1/noise_multiplier, no slack."""
+    """The central Gaussian mechanism itself: mu = 1/noise_multiplier, no slack.
+
+    Example:
+
+        >>> gaussian_certificate(2.0).mu
+        0.5
+    """
     positive(noise_multiplier=noise_multiplier)
     return GaussianCertificate("gaussian", 1 / noise_multiplier, 0.0, 1 / noise_multiplier, 1.0, 1)
 

@@ -88,7 +88,7 @@ def aggregator_epsilon(
 
     Example:
 
-        >>> from skelmix.accounting.gaussian.certificate import gaussian_certificate
+        >>> from skelmix.accounting import gaussian_certificate
         >>> run = Participations(rounds=1_000, sampling_probability=0.004)
         >>> round(aggregator_epsilon(gaussian_certificate(0.6344), run, delta=1e-5), 2)
         28.86
@@ -131,6 +131,12 @@ def largest_mu_against_aggregator(
 
     Guarantee: `aggregator_epsilon` of that mu without slack is at most epsilon at delta; take the slack's
     share off delta beforehand. At most 40. Raises `PrivacyUnattainable` when even mu = 1e-6 is too large.
+
+    Example:
+
+        >>> run = Participations(rounds=1_000, sampling_probability=0.04)
+        >>> round(1 / largest_mu_against_aggregator(8.0, 1e-5, run, coin=0.1), 3)  # a noise multiplier
+        0.776
     """
     positive(epsilon=epsilon)
     probability(delta=delta)

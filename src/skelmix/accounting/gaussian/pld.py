@@ -226,23 +226,16 @@ def pld_epsilon(
     return composed_epsilon([(certificate, sampling_probability, rounds)], delta=delta)
 
 
-def pld_delta(
-    certificate: GaussianCertificate,
-    *,
-    epsilon: float,
-    rounds: int = 1,
-    sampling_probability: float = 1.0,
-    sampling: str = "poisson",
-) -> float:
-    """δ at ε, an upper bound; see `pld_epsilon`."""
-    _refuse_fixed(sampling)
-    return composed_delta([(certificate, sampling_probability, rounds)], epsilon=epsilon)
-
-
 def gaussian_pld_epsilon(
     noise_multiplier: float, sampling_probability: float, rounds: int, delta: float
 ) -> float:
-    """ε of the central Gaussian mechanism by privacy-loss distributions, an upper bound."""
+    """ε of the central Gaussian mechanism by privacy-loss distributions, an upper bound.
+
+    Example:
+
+        >>> round(gaussian_pld_epsilon(0.6344, sampling_probability=0.004, rounds=1_000, delta=1e-5), 2)
+        3.0
+    """
     positive(noise_multiplier=noise_multiplier)
     probability(delta=delta)
     parts = ((_rounded_up(1 / float(noise_multiplier)), float(sampling_probability), int(rounds)),)

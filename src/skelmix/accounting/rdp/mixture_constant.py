@@ -45,12 +45,7 @@ def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> Flo
     above the supremum for variances up to 1e6, or reach <= 1. Infinity where no bound is known (sums of
     discrete Gaussians with σ < 1/2 and a long reach).
     """
-    return _bounds(law, reach, orders)[0]
-
-
-def kappa_lower(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> FloatArray:
-    """The largest D_α(x)/x² that the search for `kappa` met: the supremum lies between the two."""
-    return _bounds(law, reach, orders)[1]
+    return kappa_bounds(law, reach, orders)[0]
 
 
 def mixture_curve(law: Law, radius: float, orders: Iterable[int] = DEFAULT_ORDERS) -> RdpCurve:
@@ -63,7 +58,8 @@ def mixture_curve(law: Law, radius: float, orders: Iterable[int] = DEFAULT_ORDER
     return RdpCurve.where_finite(asked, values.tolist())
 
 
-def _bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[FloatArray, FloatArray]:
+def kappa_bounds(law: Law, reach: float, orders: Iterable[int]) -> tuple[FloatArray, FloatArray]:
+    """`kappa`, and the largest D_α(x)/x² that the search for it met: the supremum lies between the two."""
     positive(reach=reach)
     asked = checked_orders(orders)
     if not asked:

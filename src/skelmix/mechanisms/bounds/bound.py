@@ -38,7 +38,9 @@ class Bound(ABC):
     name: how users call it. statement: what it is, in one line of a privacy report. certified: proved here,
     numerical error included, rather than a closed form of the literature. assumed: in words, what its numbers
     for sampled rounds assume without proof; empty when nothing. states_gdp: it proves the Gaussian
-    differential privacy of a round.
+    differential privacy of a round; quick_certificate: within a second. renyi: it is accounted for by Rényi
+    divergences. needs_every_coordinate: no subset may be sent. amplifies_fixed_cohorts: sampling cohorts of a
+    fixed size lowers its ε.
     """
 
     name: ClassVar[str]
@@ -46,6 +48,10 @@ class Bound(ABC):
     certified: ClassVar[bool] = True
     assumed: ClassVar[str] = ""
     states_gdp: ClassVar[bool] = False
+    quick_certificate: ClassVar[bool] = False
+    renyi: ClassVar[bool] = False
+    needs_every_coordinate: ClassVar[bool] = False
+    amplifies_fixed_cohorts: ClassVar[bool] = True
 
     def serves(self, schedule: Schedule, delta: float) -> bool:
         """Whether the theorem covers how cohorts are drawn, with numbers good enough for δ."""

@@ -22,6 +22,7 @@ class CompositionBound(Bound):
     name = "composition"
     statement = "(ε, δ) of one round, linear or advanced composition"
     certified = False
+    amplifies_fixed_cohorts = False
 
     def epsilon(
         self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None

@@ -30,6 +30,7 @@ class GaussianBound(Bound):
     """What the Gaussian-DP, flat and central certificates share."""
 
     states_gdp = True
+    quick_certificate = True
     assumed = (
         "the divergences of one sampled round, evaluated in double precision, are right to 2^-50, which is "
         "taken off δ once per round; the rounding of the Fourier transforms is bounded by proof"
@@ -149,6 +150,7 @@ class FlatBound(GaussianBound):
 
     name = "flat"
     statement = "certified flat Gaussian pair, privacy-loss distributions"
+    quick_certificate = False
 
     def _searched(
         self, mu: Callable[[float], float], goal: float, start: float, refusals: list[PrivacyUnattainable]

@@ -23,6 +23,7 @@ class RenyiBound(Bound):
 
     name = "rdp"
     statement = "certified Rényi bound of the summed noise"
+    renyi = True
 
     def epsilon(
         self, mechanism: Mechanism, schedule: Schedule, delta: float, slack: float | None = None
@@ -55,6 +56,7 @@ class PaperBound(RenyiBound):
     name = "paper"
     statement = "closed forms of the literature, Rényi accounting"
     certified = False
+    needs_every_coordinate = True
 
     def hopeless(self, mechanism: Mechanism, schedule: Schedule, epsilon: float, delta: float) -> bool:
         return False
