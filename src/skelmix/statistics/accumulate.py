@@ -17,19 +17,17 @@ from numpy.typing import NDArray
 from skelmix.arrays import FloatArray, IntArray
 from skelmix.errors import InvalidInput
 from skelmix.statistics import arrow
-from skelmix.statistics.blocks import Cells, Centred, Present, Records, Squared, Total
+from skelmix.statistics.blocks import MOMENTS, Cells, Missing, Present, Records
 from skelmix.statistics.domains import Axis, Bins
 from skelmix.statistics.kernels import (
     add_cells,
     add_moments,
     add_pairs,
-    add_present,
     bin_cells,
+    count_present,
     moment_entries,
 )
 from skelmix.statistics.layout import Layout
-
-_MOMENTS = (Total, Centred, Squared)
 
 
 class Columns:
@@ -79,7 +77,7 @@ class Accumulator:
         """For each column and bounds, the blocks of moments asked."""
         jobs: dict[tuple[str, Any], dict[type, int]] = {}
         for place, block in enumerate(self._layout.blocks):
-            if isinstance(block, _MOMENTS):
+            if isinstance(block, MOMENTS):
                 jobs.setdefault((block.column, block.bounds), {})[type(block)] = place
         return jobs
 
@@ -90,7 +88,9 @@ class Accumulator:
             if isinstance(block, Records):
                 self._counts[place] += len(columns)
             elif isinstance(block, Present):
-                self._counts[place] += add_present(columns.numbers(block.column))
+                self._counts[place] += count_present(columns.numbers(block.column))
+            elif isinstance(block, Missing):
+                self._counts[place] += len(columns) - count_present(columns.numbers(block.column))
             elif isinstance(block, Cells):
                 counts = self._counts[place : place + block.size]
                 codes = [columns.cells(axis) for axis in block.axes]
@@ -99,12 +99,12 @@ class Accumulator:
                 else:
                     add_pairs(codes[0], codes[1], block.axes[1].domain.size, counts)
         for (column, bounds), asked in self._moments.items():
-            amplitudes = [float(self._amplitudes[asked[kind]]) if kind in asked else 0.0 for kind in _MOMENTS]
+            amplitudes = [float(self._amplitudes[asked[kind]]) if kind in asked else 0.0 for kind in MOMENTS]
             moments = add_moments(
                 columns.numbers(column), bounds.low, bounds.high, bounds.middle, bounds.half_range,
                 bounds.largest, np.array(amplitudes),
             )  # fmt: skip
-            for kind, value in zip(_MOMENTS, moments, strict=True):
+            for kind, value in zip(MOMENTS, moments, strict=True):
                 if kind in asked:
                     self._sums[self._layout.offsets[asked[kind]]] += np.int64(value)
 
@@ -128,6 +128,8 @@ def entries(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Iterator[
         values = np.full(len(columns), amplitude, np.int64)
         if isinstance(block, Present):
             values = np.where(np.isnan(columns.numbers(block.column)), 0, values)
+        elif isinstance(block, Missing):
+            values = np.where(np.isnan(columns.numbers(block.column)), values, 0)
         elif isinstance(block, Cells):
             for axis in block.axes[:-1]:
                 where += columns.cells(axis).astype(np.int64) * block.axes[-1].domain.size
