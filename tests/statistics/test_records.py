@@ -187,6 +187,8 @@ def test_a_value_counts_in_the_bin_whose_edges_hold_it(x):
         pa.string(),
         pa.large_string(),
         pa.binary(),
+        pa.string_view(),
+        pa.binary_view(),
         "dictionary",
     ],
 )

@@ -8,14 +8,13 @@ a power of two does not notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.arrays import FloatArray, IntArray
-from skelmix.errors import InvalidInput
 from skelmix.statistics import arrow
 from skelmix.statistics.blocks import MOMENTS, Cells, Missing, Present, Records
 from skelmix.statistics.domains import Axis, Bins
@@ -43,7 +42,7 @@ class Columns:
 
     def numbers(self, name: str) -> FloatArray:
         if name not in self._numbers:
-            self._numbers[name] = self._convert(name, arrow.numbers)
+            self._numbers[name] = arrow.numbers(self._batch.column(name))
         return self._numbers[name]
 
     def cells(self, axis: Axis) -> NDArray[np.int32]:
@@ -52,15 +51,9 @@ class Columns:
             if isinstance(domain, Bins):
                 places = bin_cells(self.numbers(axis.column), domain.edges, domain.width)
             else:
-                places = self._convert(axis.column, lambda array: arrow.cells(array, domain))
+                places = arrow.cells(self._batch.column(axis.column), domain)
             self._cells[axis] = places
         return self._cells[axis]
-
-    def _convert(self, name: str, how: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        try:
-            return how(self._batch.column(name))
-        except InvalidInput as error:
-            raise InvalidInput(f"column {name!r} {error}") from error
 
 
 class Accumulator:

@@ -145,13 +145,16 @@ class _Source:
             self._path, columns, categories=categories, left_out=lambda: self._note("a row was left out")
         ):
             try:
-                self._watch(batch, row)
+                self._watch(batch, row, categories)
             except Exception as error:
                 self._note(f"from record {row + 1} on: not checked ({error})")
             row += batch.num_rows
             yield batch
 
-    def _watch(self, batch: Any, row: int) -> None:
+    def _watch(self, batch: Any, row: int, categories: Collection[str]) -> None:
+        for name in categories:
+            if row == 0 and not arrow.may_hold_categories(kind := batch.column(name).type):
+                self._note(f"{name} holds {kind}, not text or whole numbers: it counts as other")
         for name in self._numeric:
             if len(self._wrong) < self._most:
                 for k in np.flatnonzero(arrow.not_numbers(batch.column(name)))[:_SHOWN]:
