@@ -177,6 +177,13 @@ def test_a_quantile_without_noise_is_its_bin():
     assert counts.quantile(0.2, 0.05).value == pytest.approx(0.8)
 
 
+def test_probabilities_that_look_alike_are_answered_apart():
+    question = parse_question("quantiles(x, 0..10 by 1; 0.5 0.50000001)")
+    layout = Layout(question)
+    (answer,) = Estimator(layout, Precision(2.0)).answers(np.zeros(layout.dimension))
+    assert list(answer.estimates) == ["0.5", "0.50000001"]
+
+
 def test_answers_about_nobody_are_possible():
     layout = Layout(
         parse_question("count; mean(x, 0..10); variance(x); quantiles(x, 0..10 by 1; 0.5); sum(y, -1..5)")

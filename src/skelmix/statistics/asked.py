@@ -31,6 +31,7 @@ from skelmix.statistics.party import Owners, PartySum, party_sum
 from skelmix.statistics.queries import Question
 
 MOST_COLUMNS = 10_000
+LAYOUT = 2  # rises whenever a question's vector is laid out in another way: all must do it alike
 Notes = tuple[str, ...]
 
 
@@ -96,10 +97,15 @@ class AskedStatistics:
 
     def to_text(self) -> str:
         owner = None if self.owners is None else {"column": self.owners.column, "rows": self.owners.rows}
-        return _text({"kind": "statistics", "ask": str(self.question), "owner": owner})
+        fields = {"kind": "statistics", "ask": str(self.question), "owner": owner, "layout": LAYOUT}
+        return _text(fields)
 
     @classmethod
-    def from_fields(cls, ask: Any, owner: Any) -> AskedStatistics:
+    def from_fields(cls, ask: Any, owner: Any, layout: Any = None) -> AskedStatistics:
+        if layout != LAYOUT:
+            raise InvalidInput(
+                "the question was written by another version of skelmix; install the same version everywhere"
+            )
         owners = None if owner is None else Owners(**owner)
         return cls(parse_question(ask), owners)
 

@@ -99,6 +99,11 @@ class Cells(_Numbers):
     def size(self) -> int:
         return math.prod(axis.domain.size for axis in self.axes)
 
+    def check(self) -> None:
+        """Raise `InvalidInput` where bins are too narrow for floating-point numbers."""
+        for axis in self.axes:
+            _ = axis.domain.edges if isinstance(axis.domain, Bins) else None
+
 
 Block = Records | Present | Missing | Total | Centred | Squared | Cells
 #: the blocks in which a record with a missing value of the column has nothing

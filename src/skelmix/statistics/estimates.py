@@ -12,6 +12,7 @@ from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.statistics.answers import Answer, Estimates
 from skelmix.statistics.consistency import Consistency
+from skelmix.statistics.domains import number_text
 from skelmix.statistics.intervals import (
     CumulativeNoise,
     Estimate,
@@ -190,7 +191,7 @@ class Estimator:
         noise, reconciled = self.noise_of_ranks(query)
         values = released.fitted if reconciled else released.raw
         counts = OrderedCounts(values[place][: query.bins.count], query.bins.edges, noise)
-        return {f"{p:g}": counts.quantile(p, error) for p in query.probabilities}
+        return {number_text(p): counts.quantile(p, error) for p in query.probabilities}
 
     def _top(self, query: Top, released: _Released, error: float) -> Estimates:
         names = query.names

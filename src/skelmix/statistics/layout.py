@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput
-from skelmix.statistics.blocks import MOMENTS, Block, Missing, blocks_of, shares_count
+from skelmix.statistics.blocks import MOMENTS, Block, Cells, Missing, blocks_of, shares_count
 from skelmix.statistics.queries import Query, Question
 from skelmix.validation import whole
 
+MOST_NUMBERS = 1 << 22  # in one vector: somebody else's question must not fill a party's memory
 MOST_RADIUS = 1 << 44  # products with values in [-1, 1] keep their fraction, sums of 2^19 records fit int64
 
 
@@ -66,29 +67,39 @@ class Layout:
         own = [self._importance[block] ** 0.25 / block.sensitivity for block in self.blocks]
         lengths = [weight * block.sensitivity for weight, block in zip(own, self.blocks, strict=True)]
         return tuple(
-            math.hypot(*(lengths[place] for place in self._instead_of(block)))
+            math.hypot(*(lengths[place] for place in self._moments[block.column]))
             if isinstance(block, Missing)
             else weight
             for weight, block in zip(own, self.blocks, strict=True)
         )
 
-    def _instead_of(self, missing: Missing) -> list[int]:
-        """The places of the blocks in which a record that counts as missing has nothing."""
-        return [
-            place
-            for place, block in enumerate(self.blocks)
-            if isinstance(block, MOMENTS) and block.column == missing.column
-        ]
+    @cached_property
+    def _moments(self) -> dict[str, list[int]]:
+        """For each column, the blocks in which a record that misses it has nothing."""
+        places: dict[str, list[int]] = {}
+        for place, block in enumerate(self.blocks):
+            if isinstance(block, MOMENTS):
+                places.setdefault(block.column, []).append(place)
+        return places
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         ends = np.cumsum([block.size for block in self.blocks]).tolist()
         return (0, *ends[:-1])
 
-    @property
+    @cached_property
     def dimension(self) -> int:
-        """The length of the vector."""
-        return sum(block.size for block in self.blocks)
+        """The length of the vector; `InvalidInput` where it is too long, or bins have no edges."""
+        size = sum(block.size for block in self.blocks)
+        if size > MOST_NUMBERS:
+            raise InvalidInput(
+                f"the question asks for {size:,} numbers, more than {MOST_NUMBERS:,}: take wider bins, or fewer "
+                "queries"
+            )
+        for block in self.blocks:
+            if isinstance(block, Cells):
+                block.check()
+        return size
 
     @cached_property
     def sensitivity(self) -> float:
@@ -137,7 +148,9 @@ class Layout:
             integers = [max(0, amplitude - 1) for amplitude in integers]
         for place, block in enumerate(self.blocks):
             if isinstance(block, Missing):
-                integers[place] = math.isqrt(sum(integers[other] ** 2 for other in self._instead_of(block)))
+                integers[place] = math.isqrt(
+                    sum(integers[other] ** 2 for other in self._moments[block.column])
+                )
         if min(integers) < 1 << 8:
             raise InvalidInput(
                 f"radius = {radius}: too small for {len(integers)} blocks and {rows} record(s) per owner; "

@@ -159,12 +159,16 @@ def test_a_party_that_was_told_another_question_consistently_shares_no_key_with_
     [
         ("[]", "not a question"),
         ("{}", "not a question"),
-        ('{"kind": "statistics", "ask": "count", "owner": null, "x": 1}', "malformed"),
-        ('{"kind": "statistics", "ask": "cuont", "owner": null}', "expected one of count"),
-        ('{"kind": "statistics", "ask": "mean(age, 0..5e-324)", "owner": null}', "by 1e-100 or more"),
+        ('{"kind": "statistics", "ask": "count", "owner": null, "layout": 2, "x": 1}', "malformed"),
+        ('{"kind": "statistics", "ask": "cuont", "owner": null, "layout": 2}', "expected one of count"),
+        (
+            '{"kind": "statistics", "ask": "mean(age, 0..5e-324)", "owner": null, "layout": 2}',
+            "by 1e-100 or more",
+        ),
+        ('{"kind": "statistics", "ask": "count", "owner": null, "layout": 1}', "another version of skelmix"),
         ('{"kind": "sum", "columns": "age"}', "must be a list of names"),
         (
-            '{"kind": "statistics", "ask": "count", "owner": null}',
+            '{"kind": "statistics", "ask": "count", "owner": null, "layout": 2}',
             "the plan is for 7 numbers, the question asks 1",
         ),
     ],
