@@ -23,6 +23,7 @@ from skelmix.statistics import (
     parse_question,
 )
 from skelmix.statistics.accumulate import Accumulator
+from skelmix.statistics.answer_page import _figure
 from skelmix.statistics.consistency import Consistency
 from skelmix.statistics.intervals import CumulativeNoise, OrderedCounts, ratio_set
 
@@ -287,6 +288,23 @@ def test_json_and_table_show_the_same_numbers():
     lines = answers.table().splitlines()
     assert len(lines) == 1 + sum(len(list(answer.rows())) for answer in answers.answers)
     assert f" {first['value']:.1f} " in lines[1]
+
+
+def test_the_axes_of_figures_say_what_they_show():
+    text = (
+        "count; mean(age, 0..110); histogram('a: b': A|B); quantiles(age, 0..110 by 10; 0.5); "
+        "crosstab('a: b', sex: F|M); top('a: b'; 1)"
+    )
+    layout = Layout(parse_question(text))
+    answers = Estimator(layout, Precision(2.0)).answers(np.full(layout.dimension, 9_990.0))
+    figures = [_figure(answer, 0.95) for answer in answers]
+    records = "records (estimate)"
+    assert [(figure.x, figure.y) for figure in figures] == [
+        ("records", ""), ("age", ""), ("a: b", records), ("quantile", "age"), ("a: b", records),
+        ("a: b", records),
+    ]  # fmt: skip
+    assert [trace["name"] for trace in figures[4].traces] == ["sex: F", "sex: M", "sex: other"]
+    assert figures[0].look["xaxis"] == figures[2].look["yaxis"] == {"tickformat": ","}
 
 
 def test_an_error_has_as_many_decimals_as_its_value():

@@ -93,8 +93,8 @@ class Layout:
         size = sum(block.size for block in self.blocks)
         if size > MOST_NUMBERS:
             raise InvalidInput(
-                f"the question asks for {size:,} numbers, more than {MOST_NUMBERS:,}: take wider bins, or fewer "
-                "queries"
+                f"the question asks for {size:,} numbers, more than {MOST_NUMBERS:,}: take wider bins or "
+                "fewer queries"
             )
         for block in self.blocks:
             if isinstance(block, Cells):
