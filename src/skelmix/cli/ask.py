@@ -101,6 +101,7 @@ def ask_command(
     print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     total = _asked(planned.plan, AskedStatistics(statistics, group.owners), link, seconds)
     answers = answers_from(total, planned)
+    questions.warn_of_more_records(answers, planned)
     wrote = questions.write_page(output, answers, planned)
     text = f"{answers.table()}\n\n{planned.plan.report}{wrote}"
     emit(questions.payload(answers), text, as_json=as_json)
