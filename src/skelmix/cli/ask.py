@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Address = Annotated[
     str, typer.Option(help="Address of the SuperLink, host:port, or a name in Flower's configuration.")
 ]
-PartyCount = Annotated[int, typer.Option(help="How many parties answer: all that are connected.")]
+PartyCount = Annotated[
+    int, typer.Option(help="How many parties answer: all that are connected and do not refuse.")
+]
 Columns = Annotated[
     str | None,
     typer.Option(help='In place of a question: columns whose rows are added up, e.g. "weight,height".'),

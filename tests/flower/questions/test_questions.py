@@ -43,7 +43,7 @@ def test_the_same_question_twice_is_refused_when_the_budget_is_spent(parties, pl
     group.total(plan)
     group.next_run()
     refused = group.ask(plan)
-    assert "3 of 3 nodes refuse the plan" in refused["failed"]
+    assert "3 of 3 parties refuse" in refused["failed"]
     assert all("has answered as much as it allows" in text for text in refused["refusals"].values())
     assert len(sent) == 3, "nobody answered a second time"
     assert group.charges() == [1, 1, 1]
