@@ -210,8 +210,8 @@ def check_asked_plan(asked: Asked, plan: Plan) -> None:
         raise InvalidInput("the plan moves its clip norm from round to round: a question is one sum")
     if cohort.dropout_tolerance > 0:
         raise InvalidInput(
-            "the plan tolerates dropouts, so a sum without some parties could be opened: a question is "
-            "answered by all or not at all; plan with dropout_tolerance=0"
+            "the plan tolerates dropouts, and who dropped out is the server's word: a question is answered "
+            "by all or not at all; plan with dropout_tolerance=0"
         )
     if plan.rounds != 1 or cohort.batch != cohort.records:
         raise InvalidInput("the plan has several rounds, or samples: a question is one sum of all records")
