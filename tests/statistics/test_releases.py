@@ -137,6 +137,7 @@ def test_another_standard_deviation_is_noticed(released_counts, wrong):
         ("count", 1.0, Parties(2, 1_000_000)),
         (TEXT, 4.0, Parties(5, 10_000)),
         ("quantiles(stay, 0..60 by 0.1; 0.5); " + TEXT, 0.2, Parties(10, 100_000)),
+        ("count", 4.0, Parties(5, 100_000_000)),
     ],
 )
 def test_the_error_is_close_to_the_central_gaussians(text, epsilon, parties):
@@ -227,6 +228,15 @@ def test_sums_in_units_are_refused_where_each_record_must_be_rotated():
     )
     with pytest.raises(InvalidInput, match="bound='gdp'"):
         subset.silo_sum(round=0).add_units(np.zeros(32, np.int64), 0)
+
+
+def test_answers_of_a_plan_with_zeros_behind_its_vectors_are_right(tmp_path):
+    """Where a hundred million records may come, the rotation spreads their sum over more coordinates."""
+    found = plan_statistics(parse_question("count; mean(age, 0..110)"), TARGET, Parties(2, 100_000_000))
+    assert found.mechanism.dimension > found.layout.dimension
+    answers = release(hospitals(tmp_path, count=2, records=500), found)
+    count = answers.answers[0].estimates
+    assert abs(count.value - 1_000) < 6 * count.standard_error < 100
 
 
 def test_a_modulus_that_is_too_small_is_noticed(planned):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput
+from skelmix.mechanisms import SiloSum
 from skelmix.statistics import arrow
 from skelmix.statistics.accumulate import Accumulator
 from skelmix.statistics.blocks import Cells, Records
@@ -92,6 +93,16 @@ def party_sum(
     except (InvalidInput, pa.ArrowException) as error:
         return PartySum(Accumulator(layout, radius, rows).total(), (_unusable(path, error),), usable=False)
     return PartySum(accumulator.total(), source.notes())
+
+
+def add_to_silo(silo: SiloSum, party: PartySum) -> None:
+    """Add a party's sum of records to the silo's, with zeros behind where the plan's vectors are longer.
+
+    How many records there were stays in the party.
+    """
+    padded = np.zeros(silo.mechanism.dimension, np.int64)
+    padded[: len(party.vector)] = party.vector
+    silo.add_units(padded, 0)
 
 
 def file_notes(path: Path, columns: Collection[str], numeric: Collection[str]) -> tuple[str, ...]:
