@@ -307,6 +307,11 @@ def test_the_axes_of_figures_say_what_they_show():
     assert figures[0].look["xaxis"] == figures[2].look["yaxis"] == {"tickformat": ","}
 
 
+def test_a_level_is_shown_without_the_last_bits_of_a_product():
+    shown = [Answers(1.0, 1e-6, "record", (), level).columns[-1] for level in (0.95, 0.999, 0.9999999, 0.07)]
+    assert shown == ["95 % interval", "99.9 % interval", "99.99999 % interval", "7 % interval"]
+
+
 def test_an_error_has_as_many_decimals_as_its_value():
     numbers = [(8.94, 7.0), (55.82, 0.1), (279_994.2, 1_041.3), (0.01, 9.96)]
     answers = tuple(

@@ -19,6 +19,7 @@ _NUMBERS = {"tickformat": ","}  # 9,990 and not 0.999 x 10^4
 def page(answers: Answers, planned: StatisticsPlan) -> str:
     """One self-contained page of released numbers only."""
     *sections, left_out = planned.plan.sections
+    together = "all at once" if planned.joint else "each by itself"
     whom = Fact("other people", "the intervals are about these records, not about a population")
     return Document(
         title="Private statistics",
@@ -31,7 +32,7 @@ def page(answers: Answers, planned: StatisticsPlan) -> str:
             "question": "; ".join(str(answer.query) for answer in answers.answers),
             "parties": f"{planned.parties.count:,}",
             "records": f"{planned.parties.records:,}, stated beforehand",
-            "intervals": f"{100 * answers.level:g} %, {'all at once' if planned.joint else 'each by itself'}",
+            "intervals": f"{100 * answers.level:.12g} %, {together}",
         },
     ).html()
 
@@ -59,7 +60,7 @@ def _rows(answers: Answers) -> list[list[str]]:
 
 
 def _figure(answer: Answer, level: float) -> Figure:
-    query, note = answer.query, f"error bars: {100 * level:g} % intervals"
+    query, note = answer.query, f"error bars: {100 * level:.12g} % intervals"
     estimates = answer.estimates
     look: dict[str, Any] = {"xaxis": _NUMBERS}
     if isinstance(estimates, Estimate):

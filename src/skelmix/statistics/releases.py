@@ -87,7 +87,9 @@ def release(
 
     total = noisy_total(sums(), planned)
     if not usable:
-        columns = ", ".join(planned.layout.question.columns) or "one line per record"
+        owners = planned.parties.owners
+        names = [*planned.layout.question.columns, *([owners.column] if owners else [])]
+        columns = ", ".join(dict.fromkeys(names)) or "one line per record"
         raise InvalidInput(
             f"none of {counted(len(files), 'file')} can be used, so the answers would be noise; nothing was "
             f"released. Check that each is a table with {columns}"
