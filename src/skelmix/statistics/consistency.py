@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from skelmix.arrays import BoolArray, FloatArray, IntArray
+from skelmix.arrays import FloatArray, IntArray
 from skelmix.statistics.blocks import Block, Cells, Missing, Present, Records, proper_bins
 from skelmix.statistics.domains import Axis
 from skelmix.statistics.intervals import CumulativeNoise
@@ -26,6 +26,7 @@ _MOST_MARGIN = 4096  # larger margins are left as they are
 _STEPS = 100
 _HALVINGS = 40
 _CLOSE = 1e-9  # standard deviations
+_LARGE, _MOBILITY = 6.0, 0.1  # standard deviations that no empty cell reaches; how far larger counts move
 _ROUNDING = 1e-12  # of a sum of squares: near the end it is larger than what a step gains
 _MOST_COVARIANCES = 1 << 22
 Pair = tuple[IntArray, IntArray]
@@ -106,42 +107,43 @@ class Consistency:
         return removed
 
     def non_negative(self, reconciled: FloatArray) -> FloatArray:
-        """The nearest counts that agree and are not below zero.
+        """The nearest counts that agree and are not below zero, where large counts hardly move.
+
+        Counts that are nothing but noise cannot all be at their least-squares values: those below zero are
+        raised, so others must fall. Were all to fall alike, a total over many empty cells would be off by
+        several standard deviations.
 
         They are max(x + Aᵀλ, 0) for the λ that makes them agree, which minimises a convex function that is
         quadratic in pieces: Newton's method finds it in a few steps.
         """
-        x = reconciled / self._deviations
+        unit = self._deviations * self.mobility(reconciled)
+        x = reconciled / unit
         if not self._rows or (x[self.counting] >= 0).all():
-            return np.where(self.counting, np.maximum(x, 0.0), x) * self._deviations
-        matrix, transposed = self._matrix, self._matrix.T
+            return np.where(self.counting, np.maximum(x, 0.0), x) * unit
+        matrix = self._matrix.multiply(self.mobility(reconciled)).tocsr()
+        transposed = matrix.T
         multipliers, value = np.zeros(len(self._rows)), math.inf
         for _ in range(_STEPS):
             fitted = self._clamped(x + transposed @ multipliers)
             slope, value = matrix @ fitted, float(fitted @ fitted)
             if np.abs(slope).max() <= _CLOSE:
                 break
-            step = np.linalg.solve(self._gram(fitted != 0), -slope)
+            step = np.linalg.solve(_gram(matrix[:, fitted != 0]), -slope)
             for _ in range(_HALVINGS):
                 trial = self._clamped(x + transposed @ (multipliers + step))
                 if float(trial @ trial) <= value * (1 + _ROUNDING) + 1e-4 * float(slope @ step):
                     break
                 step /= 2
             multipliers = multipliers + step
-        return self._clamped(x + transposed @ multipliers) * self._deviations
+        return self._clamped(x + transposed @ multipliers) * unit
+
+    def mobility(self, reconciled: FloatArray) -> FloatArray:
+        """How many times its standard deviation each count moves beside others: large ones a tenth."""
+        large = reconciled > _LARGE * self._deviations
+        return np.where(self.counting & large, _MOBILITY, 1.0)
 
     def _clamped(self, x: FloatArray) -> FloatArray:
         return np.where(self.counting, np.maximum(x, 0.0), x)
-
-    def _gram(self, used: BoolArray) -> FloatArray:
-        """A·Aᵀ over the entries that are used, made regular.
-
-        Constraints that follow from others make it singular, in directions that the transpose removes.
-        """
-        part = self._matrix[:, used]
-        gram: FloatArray = (part @ part.T).toarray()
-        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-30) / len(gram)
-        return gram
 
     def _onto_constraints(self, x: FloatArray) -> FloatArray:
         if not self._rows:
@@ -169,9 +171,19 @@ class Consistency:
 
     @cached_property
     def _cholesky(self) -> FloatArray:
-        gram = self._gram(np.ones(len(self._deviations), np.bool_))
+        gram = _gram(self._matrix)
         lower: FloatArray = np.asarray(np.linalg.cholesky(gram), np.float64)
         return lower
+
+
+def _gram(matrix: Any) -> FloatArray:
+    """A·Aᵀ, made regular.
+
+    Constraints that follow from others make it singular, in directions that the transpose removes.
+    """
+    gram: FloatArray = (matrix @ matrix.T).toarray()
+    gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-30) / len(gram)
+    return gram
 
 
 def constraints(layout: Layout) -> Iterator[Pair]:
