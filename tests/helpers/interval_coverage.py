@@ -38,7 +38,7 @@ KINDS = {
     "top": ("top(diagnosis: A|B|C|D|E|F; 6)", 3.0),
     "quantiles": (f"quantiles(stay, {FINE}; 0.25 0.5 0.75)", 0.5),
     # where the count of all records serves the columns, too
-    "sum beside a count": ("count; sum(age, 0..110); sum(stay, 0..60)", 3.0),
+    "sum beside a mean and count": ("count; sum(age, 0..110); mean(age); sum(stay, 0..60)", 3.0),
     "mean beside a count": ("count; mean(age, 0..110); mean(stay, 0..60)", 3.0),
     "variance beside a count": ("count; variance(age, 0..110); histogram(age: 0..110 by 22)", 3.0),
     "quantiles beside a count": (f"count; quantiles(stay, {FINE}; 0.25 0.5 0.75)", 0.5),

@@ -24,12 +24,13 @@ from skelmix.statistics import (
 )
 from skelmix.statistics.accumulate import Accumulator
 from skelmix.statistics.answer_page import _figure
+from skelmix.statistics.blocks import Missing, Total
 from skelmix.statistics.consistency import Consistency
 from skelmix.statistics.intervals import CumulativeNoise, OrderedCounts, ratio_set
 
 RELEASES = 1_500
 EXACT = [
-    "count", "sum", "mean", "mean of few records", "histogram", "crosstab", "sum beside a count",
+    "count", "sum", "mean", "mean of few records", "histogram", "crosstab", "sum beside a mean and count",
     "mean beside a count",
 ]  # fmt: skip
 
@@ -221,15 +222,24 @@ def test_answers_about_nobody_are_possible():
 @pytest.mark.parametrize("low", [-100, -3, 0, 10, 90])
 def test_a_sum_beside_a_count_is_right_and_no_noisier(low):
     """It may be put together from centred values and their number; missing values add nothing."""
-    layout = Layout(parse_question(f"count; sum(age, {low}..110)"))
+    layout = Layout(parse_question(f"count; sum(age, {low}..110); mean(age, -300..300)"))
     ages = np.array([np.nan, 95.0, 100.5, np.nan, 300.0])
     accumulator = Accumulator(layout, RADIUS)
     accumulator.add(pa.record_batch({"age": ages}))
     estimator = Estimator(layout, Precision(1e-6), radius=RADIUS)
     answer = estimator.answers(accumulator.total() / RADIUS)[1].estimates
     assert answer.value == pytest.approx(95 + 100.5 + 110, abs=1e-3)
-    assert answer.standard_error <= 110 * math.sqrt(2) * 1e-6 * (1 + 1e-6)
-    assert (answer.standard_error < 109 * math.sqrt(2) * 1e-6) == (low < 90)
+    assert answer.standard_error <= 110 * layout.sensitivity * 1e-6 * (1 + 1e-6)
+    assert (answer.standard_error < 109 * layout.sensitivity * 1e-6) == (-100 <= low < 90)
+
+
+def test_a_column_of_which_only_sums_are_asked_shows_no_number_of_records_or_values():
+    """A party's policy may allow nothing else."""
+    sums = [f"sum(c{k}, 0..9)" for k in range(6)]
+    assert {type(block) for block in Layout(parse_question("; ".join(sums))).blocks} == {Total}
+    beside = Layout(parse_question("; ".join(["count", "mean(c0, 0..9)", *sums])))
+    kinds = {block.column: type(block) for block in beside.blocks if isinstance(block, Missing | Total)}
+    assert kinds == {"c0": Missing} | {f"c{k}": Total for k in range(1, 6)}
 
 
 def test_the_error_of_a_mean_of_few_columns_is_that_of_their_own_counts():

@@ -110,15 +110,16 @@ Block = Records | Present | Missing | Total | Centred | Squared | Cells
 MOMENTS = (Total, Centred, Squared)
 
 
-def shares_count(queries: Iterable[Query]) -> bool:
-    """Whether one count of all records serves all columns: where it is asked, or for four columns and more.
+def columns_beside_count(queries: Iterable[Query]) -> frozenset[str]:
+    """The columns whose values are counted as all records less those that miss a value.
 
-    A column's values are then counted as all records less those that miss it. For fewer columns a count of
-    each column's own values is more accurate.
+    Those with a mean or variance, where `count` is asked or there are four of them and more; for fewer a count
+    of each column's own values is more accurate. None where nothing but sums is asked of a column: a party
+    that allows no more shows neither how many records it has nor how many miss a value.
     """
     asked = list(queries)
-    columns = {query.column for query in asked if isinstance(query, Mean | Variance | Sum)}
-    return len(columns) >= 4 or (len(columns) > 0 and Count() in asked)
+    columns = frozenset(query.column for query in asked if isinstance(query, Mean | Variance))
+    return columns if Count() in asked or len(columns) >= 4 else frozenset()
 
 
 def _better_centred(bounds: Bounds) -> bool:
@@ -129,12 +130,13 @@ def _better_centred(bounds: Bounds) -> bool:
     return bounds.half_range**2 + 2 * bounds.middle**2 < bounds.largest**2
 
 
-def blocks_of(query: Query, shared: bool) -> tuple[Block, ...]:
-    """The blocks that answer a query. shared: as `shares_count` says.
+def blocks_of(query: Query, beside_count: frozenset[str]) -> tuple[Block, ...]:
+    """The blocks that answer a query. beside_count: as `columns_beside_count` says.
 
     Sums of centred values come with the blocks that count the values before them.
     """
     if isinstance(query, Mean | Variance | Sum):
+        shared = query.column in beside_count
         if isinstance(query, Sum) and not (shared and _better_centred(query.bounds)):
             return (Total(query.column, query.bounds),)
         counters: tuple[Block, ...] = (Present(query.column),)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput
-from skelmix.statistics.blocks import MOMENTS, Block, Cells, Missing, blocks_of, shares_count
+from skelmix.statistics.blocks import MOMENTS, Block, Cells, Missing, blocks_of, columns_beside_count
 from skelmix.statistics.queries import Query, Question
 from skelmix.validation import whole
 
@@ -45,14 +45,14 @@ class Layout:
     question: Question
 
     @cached_property
-    def _shared(self) -> bool:
-        return shares_count(self.question.queries)
+    def _beside_count(self) -> frozenset[str]:
+        return columns_beside_count(self.question.queries)
 
     @cached_property
     def _importance(self) -> dict[Block, float]:
         largest: dict[Block, float] = {}
         for query, importance in zip(self.question.queries, self.question.importance, strict=True):
-            for block in blocks_of(query, self._shared):
+            for block in blocks_of(query, self._beside_count):
                 largest[block] = max(importance, largest.get(block, 0.0))
         return largest
 
@@ -121,7 +121,7 @@ class Layout:
 
     def places(self, query: Query) -> tuple[slice, ...]:
         """The entries that answer a query, one slice per block."""
-        return tuple(self.place(block) for block in blocks_of(query, self._shared))
+        return tuple(self.place(block) for block in blocks_of(query, self._beside_count))
 
     def counts_and_moments(self, query: Query) -> tuple[list[int], list[int]]:
         """The entries of a sum, mean or variance: those that count its values, and those that add them up.
@@ -131,7 +131,7 @@ class Layout:
         """
         counters: list[int] = []
         moments: list[int] = []
-        for block in blocks_of(query, self._shared):
+        for block in blocks_of(query, self._beside_count):
             (moments if isinstance(block, MOMENTS) else counters).append(self.place(block).start)
         return counters, moments
 
