@@ -79,6 +79,24 @@ def test_expected_errors_name_the_number_of_records_that_they_are_for(folder):
     assert "expected errors with 800 records, ε = " in shown
 
 
+def test_without_a_number_of_records_a_large_one_is_assumed_and_said(folder):
+    parties = ["--party", "hospital-1.csv", "--party", "hospital-2.csv"]
+    done = skelmix("stats", *parties, "--ask", "count", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "expected errors with 500,000 records" in done.stdout
+    assert "--records was not given: 500,000 at most are assumed" in done.stdout
+    done = skelmix("stats", *parties, "--ask", "count", "--relative-error", 0.1, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "state it, --records" in done.stderr
+
+
+def test_more_records_than_stated_are_noticed_in_the_released_count(folder):
+    parties = ["--party", "hospital-1.csv", "--party", "hospital-2.csv"]
+    for records, noticed in ((400, True), (800, False)):
+        done = skelmix("stats", *parties, "--records", records, "--ask", "count", cwd=folder)
+        assert ("the count is above --records 400" in done.stderr) == noticed
+
+
 def test_files_none_of_which_can_be_used_end_with_exit_code_2(tmp_path):
     for name in ("hospital-1.csv", "hospital-2.csv"):
         (tmp_path / name).write_text("this is,no table\n")

@@ -134,7 +134,10 @@ def test_a_superlink_that_is_not_there_is_said(tmp_path):
 
 def test_refusals_and_failures_are_told_apart():
     refused = {"failed": "2 of 3 refuse", "refusals": {"1": "policy: no", "2": "policy: no"}}
-    with pytest.raises(PolicyViolation, match=r"2 of 3 refuse \(party 1: policy: no; party 2: policy: no\)"):
+    with pytest.raises(PolicyViolation, match=r"2 of 3 refuse; parties 1, 2: no$"):
+        ask._total(refused, "")
+    refused = {"failed": "no", "refusals": {"1": "policy: a", "2": "b", "3": "policy: a"}}
+    with pytest.raises(RoundFailed, match=r"no; parties 1, 3: a; party 2: b$"):
         ask._total(refused, "")
     with pytest.raises(RoundFailed, match="nobody came"):
         ask._total({"failed": "nobody came", "refusals": {}}, "")

@@ -1,5 +1,7 @@
 """A party's file: streamed, read record by record; whatever is wrong with it stays with the party."""
 
+import datetime as dt
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -192,14 +194,7 @@ def broken(directory):
     (directory / "no-column.csv").write_text("age,sex\n3,F\n")
     (directory / "twice.csv").write_text("age,age,sex,diagnosis\n3,4,F,A\n")
     (directory / "table.xlsx").write_text("")
-    pa.parquet.write_table(
-        pa.table({"age": [[1]], "sex": ["F"], "diagnosis": ["A"]}), directory / "nested.parquet"
-    )
-    for name, table in (
-        ("no-category", {"age": [1], "sex": ["F"]}),
-        ("nested-category", {"age": [1], "sex": [["F"]], "diagnosis": ["A"]}),
-    ):
-        pa.parquet.write_table(pa.table(table), directory / f"{name}.parquet")
+    pa.parquet.write_table(pa.table({"age": [1], "sex": ["F"]}), directory / "no-category.parquet")
     good = pa.table({"age": np.arange(5000) % 90, "sex": ["F"] * 5000, "diagnosis": ["A"] * 5000})
     pa.parquet.write_table(good, directory / "whole.parquet", row_group_size=100, compression="none")
     content = (directory / "whole.parquet").read_bytes()
@@ -214,7 +209,7 @@ def broken(directory):
     "name",
     [
         "absent.csv", "empty.csv", "text.parquet", "binary.csv", "no-column.csv", "twice.csv", "table.xlsx",
-        "nested.parquet", "no-category.parquet", "nested-category.parquet", "cut.parquet", "folder.csv",
+        "no-category.parquet", "cut.parquet", "folder.csv",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("owners", [None, Owners("patient", 3)])
@@ -229,6 +224,65 @@ def test_a_bad_file_gives_the_vector_of_an_empty_party_and_says_why_inside(tmp_p
     assert name in note
     assert "counts as empty" in note
     assert "private" not in repr(found)
+
+
+@pytest.mark.parametrize("column", ["age", "sex"])
+@pytest.mark.parametrize("value", [[1], {"x": 1}, dt.date(2024, 1, 2), dt.datetime(2024, 1, 2), dt.time(3)])
+def test_the_type_that_a_writer_chose_by_one_value_concerns_that_value_only(tmp_path, column, value):
+    """A column without any value has no type: the first value would decide about the whole party."""
+    rows = {"age": [30, 40], "sex": ["F", "M"], "diagnosis": ["A", "B"]}
+    sums = []
+    for values in ([None, None], [None, value]):
+        pa.parquet.write_table(pa.table(rows | {column: values}), tmp_path / "typed.parquet")
+        sums.append(party_sum(tmp_path / "typed.parquet", LAYOUT, RADIUS))
+    assert sums[0].vector.any()
+    assert (sums[0].vector == sums[1].vector).all()
+    assert sums[0].private_notes == ()
+    (note,) = sums[1].private_notes
+    assert {"age": "record 2: age is not a number", "sex": "sex holds "}[column] in note
+
+
+def test_a_file_with_nothing_but_its_header_is_a_table_with_or_without_a_line_end(tmp_path):
+    for end in ("", "\n", "\r\n"):
+        (tmp_path / "header.csv").write_bytes(b"patient,age,sex,diagnosis" + end.encode())
+        found = party_sum(tmp_path / "header.csv", LAYOUT, RADIUS)
+        assert found.usable, "as with a first record, which must not decide whether anything is released"
+        assert not found.vector.any()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [" patient , age,sex ,diagnosis", 'patient,"age","sex","diagnosis"', "caf\xe9,age,sex,diagnosis"],
+)
+def test_names_of_columns_are_found_between_spaces_and_beside_names_that_are_not_utf8(tmp_path, header):
+    row = "p1,30,F,A\n"
+    plain = party_sum(write(tmp_path / "plain.csv", row.strip()), LAYOUT, RADIUS)
+    (tmp_path / "other.csv").write_bytes(f"{header}\n{row}".encode("latin-1"))
+    for layout in (LAYOUT, Layout(parse_question("count"))):
+        found = party_sum(tmp_path / "other.csv", layout, RADIUS)
+        assert (found.usable, found.private_notes) == (True, ())
+        assert layout is not LAYOUT or (found.vector == plain.vector).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("age,sex\n".encode("utf-16"), "not plain text (UTF-16"),
+        (b'age, "sex"\n', "its quotes do not match"),
+        (b"age,sex\r1,F\r", "a carriage return alone"),
+    ],
+)
+def test_a_first_line_that_cannot_be_read_is_said_in_words(tmp_path, content, problem):
+    (tmp_path / "odd.csv").write_bytes(content)
+    (note,) = party_sum(tmp_path / "odd.csv", LAYOUT, RADIUS).private_notes
+    assert problem in note
+    assert note.isprintable()
+
+
+def test_digits_of_other_scripts_are_listed_among_what_is_no_number(tmp_path):
+    path = write(tmp_path / "digits.csv", "p1,\u0663,F,A")
+    (note,) = party_sum(path, LAYOUT, RADIUS).private_notes
+    assert "line 2: age = '\u0663' is not a number" in note
 
 
 def test_damaged_pages_never_raise(tmp_path):

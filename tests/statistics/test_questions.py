@@ -15,6 +15,7 @@ from skelmix.statistics import (
     Count,
     CrossTable,
     Histogram,
+    Layout,
     Mean,
     Quantiles,
     Question,
@@ -134,6 +135,25 @@ def test_the_text_of_any_question_reads_back(asked, data):
     importance = tuple(data.draw(st.sampled_from([0.5, 1, 16])) for _ in asked)
     question = Question(tuple(asked), importance)
     assert parse_question(str(question)) == question
+
+
+def test_a_third_dot_is_no_decimal_point():
+    for text in ("mean(age, 0...110)", "mean(age, 0....5)", "histogram(age: 0...60 by 1)"):
+        with pytest.raises(InvalidInput, match=r"expected bounds such as 0\.\.110"):
+            parse_question(text)
+    assert parse_question("mean(age, .5.. .75)").queries == (Mean("age", Bounds(0.5, 0.75)),)
+
+
+def test_a_question_for_more_numbers_than_fit_is_refused_before_any_is_laid_out(monkeypatch):
+    monkeypatch.setattr(Bins, "edges", property(lambda _: pytest.fail("edges were computed")))
+    text = "; ".join(f"histogram(c{k}: 0..1048574 by 1)" for k in range(100))
+    with pytest.raises(InvalidInput, match="asks for 104,857,500 numbers, more than 4,194,304"):
+        _ = Layout(parse_question(text)).dimension
+
+
+def test_bins_that_are_too_narrow_are_refused_with_the_question():
+    with pytest.raises(InvalidInput, match="too narrow for the size of their bounds"):
+        _ = Layout(parse_question("histogram(x: 1e16..10000000000000010 by 1)")).dimension
 
 
 @settings(max_examples=200, deadline=None)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from skelmix.errors import InvalidInput
 from skelmix.statistics import Layout, Owners, Question, parse_question, party_sum
 from skelmix.statistics.accumulate import Accumulator, entries
-from skelmix.statistics.blocks import Cells, Present, Total
+from skelmix.statistics.blocks import Cells, Centred, Missing, Records, Total
 from skelmix.statistics.owners import scaled_to
 
 RADIUS = 1 << 34
 ASK = (
-    "count; sum(age, -5..110); mean(age, 0..110); variance(age, 0..110); histogram(diagnosis: A|B|C); "
-    "histogram(age: 0..110 by 0.7); crosstab(diagnosis, sex: F|M); quantiles(stay, 0..60 by 1; 0.5); "
-    "mean(stay)"
+    "count; sum(age, -110..110); sum(stay, 0..60); mean(age, 0..110); variance(age, 0..110); "
+    "histogram(diagnosis: A|B|C); histogram(age: 0..110 by 0.7); crosstab(diagnosis, sex: F|M); "
+    "quantiles(stay, 0..60 by 1; 0.5); mean(stay)"
 )
 LAYOUT = Layout(parse_question(ASK))
 
@@ -95,7 +95,9 @@ def test_no_bounds_that_an_analyst_may_choose_let_one_record_take_the_others_wit
     st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9), st.integers(1 << 20, 1 << 44), st.integers(1, 20)
 )
 def test_amplitudes_are_certified_for_every_weight(importance, radius, rows):
-    queries = parse_question("; ".join(f"sum(c{k}, -{k + 1}..{k})" for k in range(len(importance)))).queries
+    queries = parse_question(
+        "; ".join(f"sum(c{k}, -{k + 1}..{k + 1})" for k in range(len(importance)))
+    ).queries
     layout = Layout(Question(queries, tuple(importance)))
     try:
         amplitudes = layout.amplitudes(radius, rows)
@@ -109,11 +111,12 @@ def test_amplitudes_are_certified_for_every_weight(importance, radius, rows):
 
 
 def test_weights_give_every_block_the_same_relative_error_unless_importance_says_otherwise():
-    layout = Layout(parse_question("count; sum(age, 0..110); histogram(sex: F|M); mean(stay, -60..60)"))
+    layout = Layout(parse_question("count; sum(age, -110..110); histogram(sex: F|M); mean(stay, 0..60)"))
     units = layout.entry_units(RADIUS)
     relative = [units[layout.place(block)][0] / block.sensitivity for block in layout.blocks]
-    assert layout.sensitivity == pytest.approx(math.sqrt(5))
-    assert relative == pytest.approx([math.sqrt(5)] * 5, rel=1e-6)
+    assert [type(block) for block in layout.blocks] == [Records, Total, Cells, Missing, Centred]
+    assert layout.sensitivity == pytest.approx(2), "nobody is in Missing and in Centred"
+    assert relative == pytest.approx([2] * 5, rel=1e-6)
     weighted = Layout(parse_question("count importance 16; histogram(sex: F|M)"))
     first, second = (weighted.entry_units(RADIUS)[weighted.place(block)][0] for block in weighted.blocks)
     assert second / first == pytest.approx(2, rel=1e-6)
@@ -126,6 +129,17 @@ def test_one_release_has_sqrt_k_times_less_noise_than_k_releases():
     together = layout.entry_units(RADIUS)[0]  # noise of a count, per unit of noise
     one_by_one = k * Layout(parse_question("histogram(c: A|B)")).entry_units(RADIUS)[0]
     assert one_by_one / together == pytest.approx(math.sqrt(k), rel=1e-6)
+
+
+def test_a_record_without_a_value_weighs_as_much_as_the_longest_with_one():
+    layout = Layout(
+        parse_question("count; variance(age, 0..110) importance 16; sum(age, -9..9); mean(stay, 0..60)")
+    )
+    assert sum(isinstance(block, Missing) for block in layout.blocks) == 2
+    rows = [(None, None, "", ""), (110.0, 60.0, "", ""), (None, 0.0, "", ""), (110.0, None, "", "")]
+    lengths = [math.hypot(*vector) for vector in record_vectors(batch_of(rows), layout, RADIUS).tolist()]
+    assert lengths == pytest.approx([RADIUS] * 4, rel=1e-6)
+    assert max(lengths) <= RADIUS
 
 
 def test_the_rules_for_values():
@@ -147,9 +161,10 @@ def test_the_rules_for_values():
         0: 1, int(np.searchsorted(edges, 54.9, "right")) - 1: 1, len(edges) - 2: 1, len(edges) - 1: 2,
     }  # fmt: skip
     assert {k: round(v) for k, v in enumerate(stays) if v > 0.5} == {0: 1, 1: 1, 59: 2, 60: 1}
-    assert entry(total, Present("age")) == pytest.approx([3])
+    assert entry(total, Records()) == pytest.approx([5])
+    assert entry(total, Missing("age")) == pytest.approx([2])
     (of_ages,) = (block for block in LAYOUT.blocks if isinstance(block, Total))
-    assert entry(total, of_ages) == pytest.approx([110 - 5 + 54.9])
+    assert entry(total, of_ages) == pytest.approx([110 - 110 + 54.9])
 
 
 @pytest.mark.parametrize("x", [0.3, 0.7, 0.1 * 3, np.nextafter(0.3, 0), 0.30000000000000004, 1.0, 0.0])
@@ -172,6 +187,8 @@ def test_a_value_counts_in_the_bin_whose_edges_hold_it(x):
         pa.string(),
         pa.large_string(),
         pa.binary(),
+        pa.string_view(),
+        pa.binary_view(),
         "dictionary",
     ],
 )

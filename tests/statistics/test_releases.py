@@ -14,9 +14,13 @@ from skelmix.mechanisms import SkellamMixture
 from skelmix.planning import PrivacyTarget, Silos, plan
 from skelmix.planning.central import central_multiplier
 from skelmix.statistics import (
+    Estimator,
+    Layout,
     Owners,
     Parties,
     PartySum,
+    Question,
+    expected_errors,
     parse_question,
     party_sum,
     plan_for_error,
@@ -133,6 +137,7 @@ def test_another_standard_deviation_is_noticed(released_counts, wrong):
         ("count", 1.0, Parties(2, 1_000_000)),
         (TEXT, 4.0, Parties(5, 10_000)),
         ("quantiles(stay, 0..60 by 0.1; 0.5); " + TEXT, 0.2, Parties(10, 100_000)),
+        ("count", 4.0, Parties(5, 100_000_000)),
     ],
 )
 def test_the_error_is_close_to_the_central_gaussians(text, epsilon, parties):
@@ -157,6 +162,25 @@ def test_one_release_has_the_noise_of_one_by_one_divided_by_about_the_root_of_k(
     )
     assert gain == pytest.approx(split / whole / math.sqrt(k), rel=0.03)
     assert 0.95 * math.sqrt(k) < gain < 1.05 * math.sqrt(k)
+
+
+ASKED = (
+    "count; mean(age, 0..110); histogram(diagnosis: A|B|C); quantiles(stay, 0..60 by 1; 0.25 0.5 0.9); "
+    "crosstab(diagnosis, sex: F|M)"
+)
+
+
+def test_every_answer_to_a_mixed_question_has_sqrt_k_times_less_noise_than_one_by_one():
+    """Each alone has ε/k and δ/k. Answers that say something about each other gain more than √k."""
+    question, parties = parse_question(ASKED), Parties(5, 10_000)
+    k = len(question.queries)
+    together = plan_statistics(question, TARGET, parties)
+    noise = plan_statistics(parse_question("count"), PrivacyTarget(1.0 / k, 1e-6 / k), parties)
+    for query, expected in zip(question.queries, together.expected_errors, strict=True):
+        layout = Layout(Question((query,)))
+        alone = Estimator(layout, noise.precision, radius=noise.radius)
+        (error,) = expected_errors(alone, layout, parties.records)
+        assert error.standard_error >= math.sqrt(k) * expected.standard_error, query
 
 
 def test_the_least_epsilon_reaches_the_error_and_a_smaller_one_does_not():
@@ -204,6 +228,15 @@ def test_sums_in_units_are_refused_where_each_record_must_be_rotated():
     )
     with pytest.raises(InvalidInput, match="bound='gdp'"):
         subset.silo_sum(round=0).add_units(np.zeros(32, np.int64), 0)
+
+
+def test_answers_of_a_plan_with_zeros_behind_its_vectors_are_right(tmp_path):
+    """Where a hundred million records may come, the rotation spreads their sum over more coordinates."""
+    found = plan_statistics(parse_question("count; mean(age, 0..110)"), TARGET, Parties(2, 100_000_000))
+    assert found.mechanism.dimension > found.layout.dimension
+    answers = release(hospitals(tmp_path, count=2, records=500), found)
+    count = answers.answers[0].estimates
+    assert abs(count.value - 1_000) < 6 * count.standard_error < 100
 
 
 def test_a_modulus_that_is_too_small_is_noticed(planned):

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Address = Annotated[
     str, typer.Option(help="Address of the SuperLink, host:port, or a name in Flower's configuration.")
 ]
-PartyCount = Annotated[int, typer.Option(help="How many parties answer: all that are connected.")]
+PartyCount = Annotated[
+    int, typer.Option(help="How many parties answer: all that are connected and do not refuse.")
+]
 Columns = Annotated[
     str | None,
     typer.Option(help='In place of a question: columns whose rows are added up, e.g. "weight,height".'),
@@ -101,6 +103,7 @@ def ask_command(
     print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     total = _asked(planned.plan, AskedStatistics(statistics, group.owners), link, seconds)
     answers = answers_from(total, planned)
+    questions.warn_of_more_records(answers, planned)
     wrote = questions.write_page(output, answers, planned)
     text = f"{answers.table()}\n\n{planned.plan.report}{wrote}"
     emit(questions.payload(answers), text, as_json=as_json)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+DEFAULT_RECORDS = 500_000
+
 Ask = Annotated[
     str | None, typer.Option(help='The question, e.g. "count; mean(age, 0..110); histogram(sex: F|M)".')
 ]
@@ -16,6 +18,13 @@ Records = Annotated[
     typer.Option(
         help="Upper limit of the number of records, all parties together: a public number, never read from "
         "the data."
+    ),
+]
+RecordsOrDefault = Annotated[
+    int | None,
+    typer.Option(
+        help="Upper limit of the number of records, all parties together: a public number, never read from "
+        f"the data; default: {DEFAULT_RECORDS}."
     ),
 ]
 Epsilon = Annotated[

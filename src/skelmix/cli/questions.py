@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skelmix.cli.console import say_when_compiling
+from skelmix.cli.console import err, say_when_compiling
 
 if TYPE_CHECKING:
     from skelmix.statistics import Answers, Owners, Parties, Question, StatisticsPlan
@@ -59,8 +59,18 @@ def planned(
     return plan_for_error(question, relative_error, delta, group, **options)
 
 
-def expected(planned: StatisticsPlan) -> str:
-    """What each answer's error will be, in one line per query."""
+def records_or_default(records: int | None, relative_error: float | None) -> int:
+    """The number of records that was stated, or a default, which no relative error can be planned for."""
+    from skelmix.cli.question_options import DEFAULT_RECORDS
+    from skelmix.errors import InvalidInput
+
+    if records is None and relative_error is not None:
+        raise InvalidInput("--relative-error is relative to the number of records: state it, --records")
+    return DEFAULT_RECORDS if records is None else records
+
+
+def expected(planned: StatisticsPlan, *, assumed: bool = False) -> str:
+    """What each answer's error will be, in one line per query. assumed: nobody stated how many records."""
     from skelmix.planning.card import relative_error
     from skelmix.wording import counted, figure, up
 
@@ -70,7 +80,27 @@ def expected(planned: StatisticsPlan) -> str:
         f"δ = {report.delta:g} for one {planned.plan.cohort.unit}\n(no data was read for this; squared "
         f"error {figure(relative_error(planned.plan))} times the central Gaussian's)"
     )
-    return "\n".join([head, *(f"  {expected}" for expected in planned.expected_errors)])
+    lines = [head, *(f"  {expected}" for expected in planned.expected_errors)]
+    if assumed:
+        lines.append(
+            f"(--records was not given: {planned.parties.records:,} at most are assumed; with fewer, errors "
+            "of means, variances and ranks are larger in proportion)"
+        )
+    return "\n".join(lines)
+
+
+def warn_of_more_records(answers: Answers, planned: StatisticsPlan) -> None:
+    """Say so where the released count is above the number of records that the plan is for."""
+    from skelmix.statistics import Count, Estimate
+
+    for answer in answers.answers:
+        number, stated = answer.estimates, planned.parties.records
+        if isinstance(answer.query, Count) and isinstance(number, Estimate) and number.low > stated:
+            err.print(
+                f"the count is above --records {stated}: sums of many more records are wrong, because they "
+                "wrap around. State more, and ask again, which is another release",
+                style="yellow", markup=False, soft_wrap=True,
+            )  # fmt: skip
 
 
 def payload(answers: Answers) -> dict[str, Any]:

@@ -25,9 +25,9 @@ def register(app: typer.Typer) -> None:
 
 def stats_command(
     party: Party,
-    records: question.Records,
     ask: question.Ask = None,
     queries: question.Queries = None,
+    records: question.RecordsOrDefault = None,
     epsilon: question.Epsilon = None,
     relative_error: question.RelativeError = None,
     delta: opt.Delta = 1e-6,
@@ -49,10 +49,11 @@ def stats_command(
 
     asked = questions.question(ask, queries)
     _check_parties(party)
-    group = Parties(len(party), records, questions.owners(owner, rows), colluding)
+    number = questions.records_or_default(records, relative_error)
+    group = Parties(len(party), number, questions.owners(owner, rows), colluding)
     check_report(output, "--output")
     planned = questions.planned(asked, epsilon, relative_error, delta, group, level=level, joint=joint)
-    expected = questions.expected(planned)
+    expected = questions.expected(planned, assumed=records is None)
     if plan_only:
         emit(questions.plan_payload(planned), f"{planned.plan}\n\n{expected}", as_json=as_json)
         return
@@ -60,6 +61,7 @@ def stats_command(
     with progress() as bar:
         task = bar.add_task("parties", total=len(party), note="")
         answers = release(party, planned, notes=_note, read=lambda path: bar.advance(task))
+    questions.warn_of_more_records(answers, planned)
     wrote = questions.write_page(output, answers, planned)
     text = f"{answers.table()}\n\n{planned.plan.report}{wrote}"
     emit(questions.payload(answers), text, as_json=as_json)

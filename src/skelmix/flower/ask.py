@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from skelmix import __version__
 from skelmix.errors import InvalidInput, PolicyViolation, RoundFailed
 from skelmix.flower.question_server import read_result, unpacked
+from skelmix.flower.records import POLICY_PREFIX
 from skelmix.planning import Plan
 from skelmix.validation import positive
 
@@ -118,11 +119,18 @@ def _total(result: dict[str, Any] | None, printed: str) -> NDArray[np.float64]:
         raise RoundFailed(f"the run ended without a result; the SuperLink said:\n{printed[-2000:]}")
     if "total" in result:
         return unpacked(str(result["total"]))
-    refusals = result.get("refusals", {})
-    reasons = "; ".join(f"party {node}: {reason}" for node, reason in refusals.items())
-    refused = bool(refusals) and all(str(reason).startswith("policy: ") for reason in refusals.values())
-    problem = f"nothing was released: {result.get('failed')}" + (f" ({reasons})" if reasons else "")
+    refusals = {str(node): str(reason) for node, reason in result.get("refusals", {}).items()}
+    refused = bool(refusals) and all(reason.startswith(POLICY_PREFIX) for reason in refusals.values())
+    problem = "; ".join([f"nothing was released: {result.get('failed')}", *_reasons(refusals)])
     raise PolicyViolation(problem) if refused else RoundFailed(problem)
+
+
+def _reasons(refusals: dict[str, str]) -> list[str]:
+    """Each reason once, with the parties that gave it."""
+    parties: dict[str, list[str]] = {}
+    for node, reason in refusals.items():
+        parties.setdefault(reason.removeprefix(POLICY_PREFIX), []).append(node)
+    return [f"part{'y' if len(who) == 1 else 'ies'} {', '.join(who)}: {why}" for why, who in parties.items()]
 
 
 def _flwr(*arguments: str, environment: dict[str, str], seconds: float) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from skelmix.errors import RoundFailed, SkelmixError
 from skelmix.flower.coordinator import Coordinator
+from skelmix.flower.records import ADVERTISE
 from skelmix.flower.waves import Outcome, Waiting
 from skelmix.planning import Plan
 
@@ -49,22 +50,34 @@ class _Asking(Coordinator):
         self.reasons.update(outcome.refusals)
         return outcome
 
+    def willing(self, nodes: list[int], template: Message, count: int) -> set[int]:
+        """Those among the nodes whose policy allows the question, once `count` of them have said so."""
+        outcome = self._wave(
+            {node: {ADVERTISE: b""} for node in nodes}, template, lambda answered: len(answered) >= count
+        )
+        self._learn_keys(outcome)
+        return set(self._keys)
+
 
 def ask_parties(grid: Grid, plan: Plan, question: str, waiting: Waiting) -> dict[str, Any]:
-    """One secure round with all parties: {"total", "parties"}, or {"failed", "refusals"} with the reasons."""
+    """One secure round with all parties: {"total", "parties"}, or {"failed", "refusals"} with the reasons.
+
+    The plan says how many parties there are. Where more are connected, those that refuse stay out.
+    """
     coordinator = _Asking(
         grid, plan, question=question, identity=None, malicious=False, sparse=False, waiting=waiting
     )
     count = plan.cohort.uploads
     try:
-        nodes = _all_parties(grid, count, waiting)
+        nodes = _connected(grid, count, waiting)
         messages = {node: Message(RecordDict(), dst_node_id=node, message_type="train") for node in nodes}
         template = next(iter(messages.values()))
-        prepared = coordinator.keys_for(0, set(nodes), template, _nothing_is_drawn)
+        willing = coordinator.willing(nodes, template, count)
+        if len(willing) != count:
+            raise RoundFailed(_wrong_number(len(willing), count, len(nodes), len(coordinator.reasons)))
+        prepared = coordinator.keys_for(0, willing, template, _nothing_is_drawn)
         if len(prepared.sharers) < count:
-            raise RoundFailed(
-                f"{len(prepared.sharers)} of {count} parties agreed to answer; nobody was charged"
-            )
+            raise RoundFailed(f"{len(prepared.sharers)} of {count} parties took part; nobody was charged")
         secure, _ = coordinator.upload(prepared, messages, {}, waiting.timeout)
         total = plan.mechanism.decode(coordinator.open(secure, None, template, _nothing_is_drawn), round=0)
         return {"total": _packed(total), "parties": len(secure.survivors)}
@@ -73,11 +86,21 @@ def ask_parties(grid: Grid, plan: Plan, question: str, waiting: Waiting) -> dict
         return {"failed": str(error), "refusals": reasons}
 
 
+def _wrong_number(willing: int, count: int, connected: int, refusing: int) -> str:
+    """Why a question for `count` parties is not asked, when so many agree to answer and so many refuse."""
+    if willing > count:
+        return f"{willing} parties agree to answer, the question is for {count}: ask it for {willing}"
+    if refusing == 0:
+        return f"{willing} of {count} parties have answered, the others are silent; nobody was charged"
+    text = f"{refusing} of {connected} parties refuse; nobody was charged"
+    return text if willing < 2 else f"{text}, and you may ask the other {willing}"
+
+
 def _nothing_is_drawn(_: int) -> None:
     """All parties answer every question, and each charges it in its own ledger."""
 
 
-def _all_parties(grid: Grid, count: int, waiting: Waiting) -> list[int]:
+def _connected(grid: Grid, count: int, waiting: Waiting) -> list[int]:
     """The nodes, once there are as many as the plan has parties; `RoundFailed` if they do not come."""
     end = time.monotonic() + waiting.timeout
     while len(nodes := sorted(grid.get_node_ids())) < count:
@@ -86,8 +109,6 @@ def _all_parties(grid: Grid, count: int, waiting: Waiting) -> list[int]:
                 f"{len(nodes)} of {count} parties are connected: start the others, then ask again"
             )
         time.sleep(waiting.poll)
-    if len(nodes) > count:
-        raise RoundFailed(f"{len(nodes)} parties are connected, the question is for {count}: ask them all")
     return nodes
 
 

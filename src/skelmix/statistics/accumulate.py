@@ -8,28 +8,25 @@ a power of two does not notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.arrays import FloatArray, IntArray
-from skelmix.errors import InvalidInput
 from skelmix.statistics import arrow
-from skelmix.statistics.blocks import Cells, Centred, Present, Records, Squared, Total
+from skelmix.statistics.blocks import MOMENTS, Cells, Missing, Present, Records
 from skelmix.statistics.domains import Axis, Bins
 from skelmix.statistics.kernels import (
     add_cells,
     add_moments,
     add_pairs,
-    add_present,
     bin_cells,
+    count_present,
     moment_entries,
 )
 from skelmix.statistics.layout import Layout
-
-_MOMENTS = (Total, Centred, Squared)
 
 
 class Columns:
@@ -45,7 +42,7 @@ class Columns:
 
     def numbers(self, name: str) -> FloatArray:
         if name not in self._numbers:
-            self._numbers[name] = self._convert(name, arrow.numbers)
+            self._numbers[name] = arrow.numbers(self._batch.column(name))
         return self._numbers[name]
 
     def cells(self, axis: Axis) -> NDArray[np.int32]:
@@ -54,15 +51,9 @@ class Columns:
             if isinstance(domain, Bins):
                 places = bin_cells(self.numbers(axis.column), domain.edges, domain.width)
             else:
-                places = self._convert(axis.column, lambda array: arrow.cells(array, domain))
+                places = arrow.cells(self._batch.column(axis.column), domain)
             self._cells[axis] = places
         return self._cells[axis]
-
-    def _convert(self, name: str, how: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        try:
-            return how(self._batch.column(name))
-        except InvalidInput as error:
-            raise InvalidInput(f"column {name!r} {error}") from error
 
 
 class Accumulator:
@@ -79,7 +70,7 @@ class Accumulator:
         """For each column and bounds, the blocks of moments asked."""
         jobs: dict[tuple[str, Any], dict[type, int]] = {}
         for place, block in enumerate(self._layout.blocks):
-            if isinstance(block, _MOMENTS):
+            if isinstance(block, MOMENTS):
                 jobs.setdefault((block.column, block.bounds), {})[type(block)] = place
         return jobs
 
@@ -90,7 +81,9 @@ class Accumulator:
             if isinstance(block, Records):
                 self._counts[place] += len(columns)
             elif isinstance(block, Present):
-                self._counts[place] += add_present(columns.numbers(block.column))
+                self._counts[place] += count_present(columns.numbers(block.column))
+            elif isinstance(block, Missing):
+                self._counts[place] += len(columns) - count_present(columns.numbers(block.column))
             elif isinstance(block, Cells):
                 counts = self._counts[place : place + block.size]
                 codes = [columns.cells(axis) for axis in block.axes]
@@ -99,12 +92,12 @@ class Accumulator:
                 else:
                     add_pairs(codes[0], codes[1], block.axes[1].domain.size, counts)
         for (column, bounds), asked in self._moments.items():
-            amplitudes = [float(self._amplitudes[asked[kind]]) if kind in asked else 0.0 for kind in _MOMENTS]
+            amplitudes = [float(self._amplitudes[asked[kind]]) if kind in asked else 0.0 for kind in MOMENTS]
             moments = add_moments(
                 columns.numbers(column), bounds.low, bounds.high, bounds.middle, bounds.half_range,
                 bounds.largest, np.array(amplitudes),
             )  # fmt: skip
-            for kind, value in zip(_MOMENTS, moments, strict=True):
+            for kind, value in zip(MOMENTS, moments, strict=True):
                 if kind in asked:
                     self._sums[self._layout.offsets[asked[kind]]] += np.int64(value)
 
@@ -128,6 +121,8 @@ def entries(batch: Any, layout: Layout, radius: int, rows: int = 1) -> Iterator[
         values = np.full(len(columns), amplitude, np.int64)
         if isinstance(block, Present):
             values = np.where(np.isnan(columns.numbers(block.column)), 0, values)
+        elif isinstance(block, Missing):
+            values = np.where(np.isnan(columns.numbers(block.column)), values, 0)
         elif isinstance(block, Cells):
             for axis in block.axes[:-1]:
                 where += columns.cells(axis).astype(np.int64) * block.axes[-1].domain.size

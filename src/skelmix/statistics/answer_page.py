@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +9,17 @@ from skelmix.display import Document, Fact, Figure, Section, Table
 from skelmix.planning.card import relative_error
 from skelmix.statistics.answers import Answer, Answers, Estimates
 from skelmix.statistics.intervals import Estimate
+from skelmix.statistics.queries import CrossTable, Histogram, Quantiles, Top
 from skelmix.statistics.sizing import StatisticsPlan
 from skelmix.wording import figure, up
+
+_NUMBERS = {"tickformat": ","}  # 9,990 and not 0.999 x 10^4
 
 
 def page(answers: Answers, planned: StatisticsPlan) -> str:
     """One self-contained page of released numbers only."""
     *sections, left_out = planned.plan.sections
+    together = "all at once" if planned.joint else "each by itself"
     whom = Fact("other people", "the intervals are about these records, not about a population")
     return Document(
         title="Private statistics",
@@ -29,7 +32,7 @@ def page(answers: Answers, planned: StatisticsPlan) -> str:
             "question": "; ".join(str(answer.query) for answer in answers.answers),
             "parties": f"{planned.parties.count:,}",
             "records": f"{planned.parties.records:,}, stated beforehand",
-            "intervals": f"{100 * answers.level:g} %, {'all at once' if planned.joint else 'each by itself'}",
+            "intervals": f"{100 * answers.level:.12g} %, {together}",
         },
     ).html()
 
@@ -57,28 +60,28 @@ def _rows(answers: Answers) -> list[list[str]]:
 
 
 def _figure(answer: Answer, level: float) -> Figure:
-    title, note = str(answer.query), f"error bars: {100 * level:g} % intervals"
+    query, note = answer.query, f"error bars: {100 * level:.12g} % intervals"
     estimates = answer.estimates
-    what, _, inside = title.partition("(")
-    column = re.split(r"[,:)]", inside)[0] or "records"
+    look: dict[str, Any] = {"xaxis": _NUMBERS}
     if isinstance(estimates, Estimate):
         trace = {
-            "type": "scatter", "mode": "markers", "x": [estimates.value], "y": [what],
+            "type": "scatter", "mode": "markers", "x": [estimates.value], "y": [str(query).partition("(")[0]],
             "error_x": _error([estimates]), "marker": {"size": 11},
         }  # fmt: skip
-        return Figure(title, column, "", [trace], note, small=True)
-    first = next(iter(estimates.values()))
+        return Figure(str(query), getattr(query, "column", "records"), "", [trace], note, look, small=True)
+    look = {"xaxis": {"type": "category"}, "yaxis": _NUMBERS, "barmode": "group"}
     traces = [_bars(estimates, "")]
-    if isinstance(first, Mapping):
-        traces = [_bars({a: _inner(row, b) for a, row in estimates.items()}, b) for b in first]
-    return Figure(
-        title, column, _unit(what), traces, note, {"xaxis": {"type": "category"}, "barmode": "group"}
-    )
-
-
-def _unit(what: str) -> str:
-    """What the bars of a figure count."""
-    return "records (estimate)" if what in ("count", "histogram") else "estimate"
+    if isinstance(query, Quantiles):
+        return Figure(str(query), "quantile", query.column, traces, note, look)
+    if isinstance(query, CrossTable):
+        second = query.second
+        traces = [
+            _bars({a: _inner(row, b) for a, row in estimates.items()}, f"{second.column}: {b}")
+            for b in second.domain.labels
+        ]
+        return Figure(str(query), query.first.column, "records (estimate)", traces, note, look)
+    column = query.axis.column if isinstance(query, Histogram | Top) else ""
+    return Figure(str(query), column, "records (estimate)", traces, note, look)
 
 
 def _inner(row: Estimates, label: str) -> Estimates:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from skelmix.statistics.domains import number_text
 from skelmix.statistics.intervals import Estimate
 from skelmix.statistics.queries import Query
 from skelmix.wording import beside_error
@@ -81,7 +80,7 @@ class Answers:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns of `table_rows`."""
-        return ("query", "", "estimate", "± s.e.", f"{number_text(100 * self.level)} % interval")
+        return ("query", "", "estimate", "± s.e.", f"{100 * self.level:.12g} % interval")
 
     def table_rows(self) -> Iterator[tuple[str, ...]]:
         """One row per number, as text with the digits that its error makes sensible."""

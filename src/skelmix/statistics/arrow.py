@@ -1,7 +1,8 @@
 """Columns of an Arrow table as numbers or cells, each value by a rule of its own.
 
 No value changes how another is read: there is no type inference, and text that is no number is a missing
-value of its own record, not a failure of the file.
+value of its own record, not a failure of the file. Nor does a column's type, which a writer may have chosen
+by its first value: in a column of dates or lists every value is missing, as in one without any value.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.datasets.missing import MISSING_TEXTS
-from skelmix.errors import InvalidInput, MissingExtra
+from skelmix.errors import MissingExtra
 from skelmix.statistics.domains import Categories
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?$"
@@ -31,16 +32,16 @@ def pyarrow() -> Any:
 
 
 def numbers(array: Any) -> NDArray[np.float64]:
-    """The values as float64, NaN where missing. Text that is no number counts as missing."""
+    """The values as float64, NaN where missing. What is no number counts as missing."""
     pa = pyarrow()
     if pa.types.is_dictionary(array.type):
         return _gather(numbers(array.dictionary), array.indices)
     if is_text(array.type):
         array = _parsed(_text(array))
-    elif pa.types.is_decimal(array.type) or pa.types.is_boolean(array.type) or pa.types.is_null(array.type):
-        array = array.cast(pa.float64())
+    elif not _may_hold_numbers(array.type):
+        return np.full(len(array), np.nan)
     elif not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        raise InvalidInput(f"holds {array.type}: numbers are needed; convert the column to numbers")
+        array = array.cast(pa.float64())
     values = array.to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(values, dtype=np.float64)
 
@@ -59,6 +60,20 @@ def _indices(indices: Any, null: int) -> NDArray[np.int64]:
     return places
 
 
+def _may_hold_numbers(kind: Any) -> bool:
+    types = pyarrow().types
+    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(numeric or types.is_boolean(kind) or types.is_null(kind) or is_text(kind))
+
+
+def may_hold_categories(kind: Any) -> bool:
+    """Whether values of a type can be those of a category: text, whole numbers, true and false."""
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        return may_hold_categories(kind.value_type)
+    return _may_hold_numbers(kind) and not types.is_decimal(kind)
+
+
 def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
     """The index of each value's category; unknown and missing values get that of "other"."""
     pa = pyarrow()
@@ -66,8 +81,8 @@ def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
         codes = cells(array.dictionary, categories)
         table: NDArray[np.int32] = np.append(codes, np.int32(categories.other))
         return table[_indices(array.indices, len(codes))]
-    if pa.types.is_null(array.type):  # what writers make of a column without a single value
-        array = array.cast(pa.string())
+    if pa.types.is_null(array.type) or not may_hold_categories(array.type):
+        return np.full(len(array), categories.other, np.int32)
     cells_of: dict[int, Any]
     if is_text(array.type):
         kind, cells_of = pa.string(), dict(enumerate(categories.names))
@@ -76,23 +91,23 @@ def cells(array: Any, categories: Categories) -> NDArray[np.int32]:
         kind = pa.string()
         cells_of = {place: name.lower() for place, name in enumerate(categories.names)}
         array = array.cast(kind)
-    elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+    else:
         kind = pa.int64()
         cells_of = {place: number for place, name in enumerate(categories.names)
                  if (number := _integer(name)) is not None}  # fmt: skip
         array = array if pa.types.is_int64(array.type) else _as_int64(array)
-    else:
-        raise InvalidInput(f"holds {array.type}: categories are text, whole numbers or true and false")
     places: NDArray[np.int32] = np.array([*cells_of, categories.other], np.int32)
     where = pa.compute.index_in(array, value_set=pa.array(list(cells_of.values()), kind), skip_nulls=True)
     return places[_indices(where, len(places) - 1)]
 
 
 def not_numbers(array: Any) -> NDArray[np.bool_]:
-    """Which values are text that is neither a number nor a sign for "missing": to report to their owner."""
+    """Which values are neither numbers nor signs for "missing": to report to their owner."""
     pa = pyarrow()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if not _may_hold_numbers(array.type):
+        return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if not is_text(array.type):
         return np.zeros(len(array), np.bool_)
     compute = pa.compute
@@ -105,17 +120,22 @@ def not_numbers(array: Any) -> NDArray[np.bool_]:
 def is_text(kind: Any) -> bool:
     """Whether a column of this type holds text or bytes."""
     types = pyarrow().types
-    text = types.is_string(kind) or types.is_large_string(kind)
-    return bool(text or types.is_binary(kind) or types.is_large_binary(kind))
+    text = types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind)
+    plain = types.is_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind)
+    return bool(text or plain or types.is_large_binary(kind)) and not types.is_decimal(kind)
+
+
+def as_bytes(text: Any) -> Any:
+    """Text or bytes of any type as binary, or as large binary: nothing is checked, nothing is changed."""
+    pa = pyarrow()
+    large = pa.types.is_large_string(text.type) or pa.types.is_large_binary(text.type)
+    return text.cast(pa.large_binary() if large else pa.binary())
 
 
 def _text(array: Any) -> Any:
     """Text as UTF-8; bytes that are not become U+FFFD in their own value only."""
     pa = pyarrow()
-    if pa.types.is_string(array.type):  # writers do not always check, and casting text to text does not
-        array = array.cast(pa.binary())
-    elif pa.types.is_large_string(array.type):
-        array = array.cast(pa.large_binary())
+    array = as_bytes(array)  # writers do not always check text, and casting text to text does not
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:

@@ -27,10 +27,13 @@ from skelmix.statistics.domains import checked_name
 from skelmix.statistics.files import batches
 from skelmix.statistics.layout import Layout
 from skelmix.statistics.parsing import parse_question
-from skelmix.statistics.party import Owners, PartySum, party_sum
+from skelmix.statistics.party import Owners, PartySum, add_to_silo, party_sum
 from skelmix.statistics.queries import Question
+from skelmix.statistics.sizing import planned_sizes
 
 MOST_COLUMNS = 10_000
+LAYOUT = 2  # rises whenever a question's vector is laid out in another way: all must do it alike
+_MOST_NUMBERS = 1 << 22  # of rows in memory at a time
 Notes = tuple[str, ...]
 
 
@@ -96,28 +99,28 @@ class AskedStatistics:
 
     def to_text(self) -> str:
         owner = None if self.owners is None else {"column": self.owners.column, "rows": self.owners.rows}
-        return _text({"kind": "statistics", "ask": str(self.question), "owner": owner})
+        fields = {"kind": "statistics", "ask": str(self.question), "owner": owner, "layout": LAYOUT}
+        return _text(fields)
 
     @classmethod
-    def from_fields(cls, ask: Any, owner: Any) -> AskedStatistics:
+    def from_fields(cls, ask: Any, owner: Any, layout: Any = None) -> AskedStatistics:
+        if layout != LAYOUT:
+            raise InvalidInput(
+                "the question was written by another version of skelmix; install the same version everywhere"
+            )
         owners = None if owner is None else Owners(**owner)
         return cls(parse_question(ask), owners)
 
     def check_mechanism(self, mechanism: Mechanism) -> None:
         silo = mechanism.silo_sum(round=0)
         rows = self.owners.rows if self.owners else 1
-        silo.add_units(Accumulator(self.layout, silo.unit_radius, rows).total(), 0)
+        add_to_silo(silo, PartySum(Accumulator(self.layout, silo.unit_radius, rows).total()))
 
     def sum_of_file(self, path: Path, mechanism: Mechanism) -> tuple[SiloSum, Notes]:
         silo = mechanism.silo_sum(round=0)
         party = party_sum(path, self.layout, silo.unit_radius, self.owners, notes=False)
-        return with_party_sum(silo, party), party.private_notes
-
-
-def with_party_sum(silo: SiloSum, party: PartySum) -> SiloSum:
-    """Add a party's sum of records to the silo's; the number of records stays secret."""
-    silo.add_units(party.vector, 0)
-    return silo
+        add_to_silo(silo, party)
+        return silo, party.private_notes
 
 
 @dataclass(frozen=True)
@@ -164,16 +167,22 @@ class AskedSum:
     def sum_of_file(self, path: Path, mechanism: Mechanism) -> tuple[SiloSum, Notes]:
         silo = mechanism.silo_sum(round=0)
         try:
-            silo.add(self._rows(path))
+            silo.add(self._rows(path, mechanism.dimension))
         except (InvalidInput, arrow.pyarrow().ArrowException) as error:
             note = f"{path}: {error}. The party counts as empty until this is repaired"
             return mechanism.silo_sum(round=0), (note,)
         return silo, ()
 
-    def _rows(self, path: Path) -> Iterator[NDArray[np.float64]]:
+    def _rows(self, path: Path, length: int) -> Iterator[NDArray[np.float64]]:
+        """The rows, with zeros behind them up to the plan's length."""
+        step = max(1, _MOST_NUMBERS // length)
         for batch in batches(path, self.columns):
-            columns = Columns(batch)
-            yield np.column_stack([columns.numbers(name) for name in self.columns])
+            for start in range(0, batch.num_rows, step):
+                columns = Columns(batch.slice(start, step))
+                rows = np.zeros((len(columns), length))
+                for place, name in enumerate(self.columns):
+                    rows[:, place] = columns.numbers(name)
+                yield rows
 
 
 _KINDS: dict[str, Callable[..., Asked]] = {
@@ -204,14 +213,14 @@ def check_asked_plan(asked: Asked, plan: Plan) -> None:
         raise InvalidInput("the plan moves its clip norm from round to round: a question is one sum")
     if cohort.dropout_tolerance > 0:
         raise InvalidInput(
-            "the plan tolerates dropouts, so a sum without some parties could be opened: a question is "
-            "answered by all or not at all; plan with dropout_tolerance=0"
+            "the plan tolerates dropouts, and who dropped out is the server's word: a question is answered "
+            "by all or not at all; plan with dropout_tolerance=0"
         )
     if plan.rounds != 1 or cohort.batch != cohort.records:
         raise InvalidInput("the plan has several rounds, or samples: a question is one sum of all records")
     if cohort.unit != ("record" if asked.owners is None else "owner"):
         raise InvalidInput(f"the plan protects one {cohort.unit}, the question another unit")
-    if mechanism.dimension != asked.dimension:
+    if mechanism.dimension not in planned_sizes(asked.dimension):
         raise InvalidInput(
             f"the plan is for {mechanism.dimension} numbers, the question asks {asked.dimension}"
         )

@@ -6,8 +6,9 @@ Each block is scaled so that one record changes it by at most 1 in L2 norm (its 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 
 from skelmix.statistics.domains import Axis, Bins, Bounds
 from skelmix.statistics.queries import (
@@ -43,6 +44,16 @@ class Records(_Numbers):
 @dataclass(frozen=True)
 class Present(_Numbers):
     """Counts the records whose value of the column is not missing: 1 for each."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Missing(_Numbers):
+    """Counts the records whose value of the column is missing: 1 for each.
+
+    Such a record has nothing in the column's other numbers, so this block makes no record longer.
+    """
 
     column: str
 
@@ -86,27 +97,58 @@ class Cells(_Numbers):
 
     @property
     def size(self) -> int:
-        return prod(axis.domain.size for axis in self.axes)
+        return math.prod(axis.domain.size for axis in self.axes)
+
+    def check(self) -> None:
+        """Raise `InvalidInput` where bins are too narrow for floating-point numbers."""
+        for axis in self.axes:
+            _ = axis.domain.edges if isinstance(axis.domain, Bins) else None
 
 
-Block = Records | Present | Total | Centred | Squared | Cells
+Block = Records | Present | Missing | Total | Centred | Squared | Cells
+#: the blocks in which a record with a missing value of the column has nothing
+MOMENTS = (Total, Centred, Squared)
 
 
-def blocks_of(query: Query) -> tuple[Block, ...]:
-    """The blocks that answer a query."""
+def columns_beside_count(queries: Iterable[Query]) -> frozenset[str]:
+    """The columns whose values are counted as all records less those that miss a value.
+
+    Those with a mean or variance, where `count` is asked or there are four of them and more; for fewer a count
+    of each column's own values is more accurate. None where nothing but sums is asked of a column: a party
+    that allows no more shows neither how many records it has nor how many miss a value.
+    """
+    asked = list(queries)
+    columns = frozenset(query.column for query in asked if isinstance(query, Mean | Variance))
+    return columns if Count() in asked or len(columns) >= 4 else frozenset()
+
+
+def _better_centred(bounds: Bounds) -> bool:
+    """Whether a sum is more accurate as half range x (sum of centred values) + middle x (their number).
+
+    The number is a difference of two counts, each as noisy as the sum. No roots: every party must agree.
+    """
+    return bounds.half_range**2 + 2 * bounds.middle**2 < bounds.largest**2
+
+
+def blocks_of(query: Query, beside_count: frozenset[str]) -> tuple[Block, ...]:
+    """The blocks that answer a query. beside_count: as `columns_beside_count` says.
+
+    Sums of centred values come with the blocks that count the values before them.
+    """
+    if isinstance(query, Mean | Variance | Sum):
+        shared = query.column in beside_count
+        if isinstance(query, Sum) and not (shared and _better_centred(query.bounds)):
+            return (Total(query.column, query.bounds),)
+        counters: tuple[Block, ...] = (Present(query.column),)
+        if shared:
+            counters = (Records(), Missing(query.column))
+        centred = Centred(query.column, query.bounds)
+        if isinstance(query, Variance):
+            return (*counters, centred, Squared(query.column, query.bounds))
+        return (*counters, centred)
     match query:
         case Count():
             return (Records(),)
-        case Sum():
-            return (Total(query.column, query.bounds),)
-        case Mean():
-            return (Present(query.column), Centred(query.column, query.bounds))
-        case Variance():
-            return (
-                Present(query.column),
-                Centred(query.column, query.bounds),
-                Squared(query.column, query.bounds),
-            )
         case Histogram() | Top() | Quantiles():
             return (Cells((query.axis,)),)
         case CrossTable():

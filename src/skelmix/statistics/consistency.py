@@ -12,18 +12,23 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import combinations, pairwise, product
+from typing import Any
 
 import numpy as np
 
-from skelmix.arrays import BoolArray, FloatArray, IntArray
-from skelmix.statistics.blocks import Block, Cells, Present, Records, proper_bins
+from skelmix.arrays import FloatArray, IntArray
+from skelmix.statistics.blocks import Block, Cells, Missing, Present, Records, proper_bins
 from skelmix.statistics.domains import Axis
+from skelmix.statistics.intervals import CumulativeNoise
 from skelmix.statistics.layout import Layout
 
 _MOST_MARGIN = 4096  # larger margins are left as they are
 _STEPS = 100
 _HALVINGS = 40
 _CLOSE = 1e-9  # standard deviations
+_LARGE, _MOBILITY = 6.0, 0.1  # standard deviations that no empty cell reaches; how far larger counts move
+_ROUNDING = 1e-12  # of a sum of squares: near the end it is larger than what a step gains
+_MOST_COVARIANCES = 1 << 22
 Pair = tuple[IntArray, IntArray]
 
 
@@ -36,9 +41,11 @@ class Consistency:
     def __init__(self, layout: Layout, deviations: FloatArray) -> None:
         self._deviations = deviations
         self._rows = list(constraints(layout))
+        self._differences: dict[tuple[int, ...], float] = {}
+        self._cumulative: dict[tuple[int, int], CumulativeNoise] = {}
         self.counting = np.zeros(layout.dimension, np.bool_)
         for block in layout.blocks:
-            if isinstance(block, Records | Present | Cells):
+            if isinstance(block, Records | Present | Missing | Cells):
                 self.counting[layout.place(block)] = True
 
     def reconciled(self, values: FloatArray) -> FloatArray:
@@ -65,43 +72,78 @@ class Consistency:
         reconciled: FloatArray = self._deviations * np.sqrt(np.maximum(remaining, 0.0))
         return reconciled
 
+    def deviation_of(self, entries: list[int]) -> float:
+        """The standard deviation, after `reconciled`, of the first entry less those that follow it."""
+        places = tuple(entries)
+        if places not in self._differences:
+            signs = np.array([1.0, *[-1.0] * (len(entries) - 1)])
+            before, removed = self._deviations[entries] * signs, self._removed(entries) @ signs
+            self._differences[places] = math.sqrt(max(float(before @ before - removed @ removed), 0.0))
+        return self._differences[places]
+
+    def cumulative(self, start: int, stop: int) -> CumulativeNoise | None:
+        """The noise, after `reconciled`, of the sums of the first entries; None where it takes too long."""
+        if len(self._rows) * (stop - start) > _MOST_COVARIANCES:
+            return None
+        if (start, stop) not in self._cumulative:
+            self._cumulative[start, stop] = self._cumulative_noise(np.arange(start, stop))
+        return self._cumulative[start, stop]
+
+    def _cumulative_noise(self, places: IntArray) -> CumulativeNoise:
+        before = np.cumsum(np.append(0.0, self._deviations[places] ** 2))
+        removed = np.cumsum(np.pad(self._removed(places), ((0, 0), (1, 0))), axis=1)
+        return CumulativeNoise(
+            np.maximum(before - (removed**2).sum(axis=0), 0.0), before - removed.T @ removed[:, -1]
+        )
+
+    def _removed(self, entries: Any) -> FloatArray:
+        """What the constraints take away of each entry's noise, (constraints, entries): independent parts."""
+        if not self._rows:
+            return np.zeros((0, len(entries)))
+        from scipy.linalg import solve_triangular
+
+        noise = self._matrix.tocsc()[:, entries].toarray() * self._deviations[entries]
+        removed: FloatArray = solve_triangular(self._cholesky, noise, lower=True)
+        return removed
+
     def non_negative(self, reconciled: FloatArray) -> FloatArray:
-        """The nearest counts that agree and are not below zero.
+        """The nearest counts that agree and are not below zero, where large counts hardly move.
+
+        Counts that are nothing but noise cannot all be at their least-squares values: those below zero are
+        raised, so others must fall. Were all to fall alike, a total over many empty cells would be off by
+        several standard deviations.
 
         They are max(x + Aᵀλ, 0) for the λ that makes them agree, which minimises a convex function that is
         quadratic in pieces: Newton's method finds it in a few steps.
         """
-        x = reconciled / self._deviations
+        unit = self._deviations * self.mobility(reconciled)
+        x = reconciled / unit
         if not self._rows or (x[self.counting] >= 0).all():
-            return np.where(self.counting, np.maximum(x, 0.0), x) * self._deviations
-        matrix = self._matrix
+            return np.where(self.counting, np.maximum(x, 0.0), x) * unit
+        matrix = self._matrix.multiply(self.mobility(reconciled)).tocsr()
+        transposed = matrix.T
         multipliers, value = np.zeros(len(self._rows)), math.inf
         for _ in range(_STEPS):
-            fitted = self._clamped(x + matrix.T @ multipliers)
+            fitted = self._clamped(x + transposed @ multipliers)
             slope, value = matrix @ fitted, float(fitted @ fitted)
             if np.abs(slope).max() <= _CLOSE:
                 break
-            step = np.linalg.solve(self._gram(fitted != 0), -slope)
+            step = np.linalg.solve(_gram(matrix[:, fitted != 0]), -slope)
             for _ in range(_HALVINGS):
-                trial = self._clamped(x + matrix.T @ (multipliers + step))
-                if float(trial @ trial) <= value + 1e-4 * float(slope @ step):
+                trial = self._clamped(x + transposed @ (multipliers + step))
+                if float(trial @ trial) <= value * (1 + _ROUNDING) + 1e-4 * float(slope @ step):
                     break
                 step /= 2
             multipliers = multipliers + step
-        return self._clamped(x + matrix.T @ multipliers) * self._deviations
+        return self._clamped(x + transposed @ multipliers) * unit
+
+    def mobility(self, reconciled: FloatArray) -> FloatArray:
+        """How many times its standard deviation each count moves beside others: large ones a tenth."""
+        large = reconciled > _LARGE * self._deviations
+        return np.where(self.counting & large, _MOBILITY, 1.0)
 
     def _clamped(self, x: FloatArray) -> FloatArray:
         return np.where(self.counting, np.maximum(x, 0.0), x)
-
-    def _gram(self, used: BoolArray) -> FloatArray:
-        """A·Aᵀ over the entries that are used, made regular.
-
-        Constraints that follow from others make it singular, in directions that the transpose removes.
-        """
-        part = self._matrix[:, used]
-        gram: FloatArray = (part @ part.T).toarray()
-        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-30) / len(gram)
-        return gram
 
     def _onto_constraints(self, x: FloatArray) -> FloatArray:
         if not self._rows:
@@ -129,9 +171,19 @@ class Consistency:
 
     @cached_property
     def _cholesky(self) -> FloatArray:
-        gram = self._gram(np.ones(len(self._deviations), np.bool_))
+        gram = _gram(self._matrix)
         lower: FloatArray = np.asarray(np.linalg.cholesky(gram), np.float64)
         return lower
+
+
+def _gram(matrix: Any) -> FloatArray:
+    """A·Aᵀ, made regular.
+
+    Constraints that follow from others make it singular, in directions that the transpose removes.
+    """
+    gram: FloatArray = (matrix @ matrix.T).toarray()
+    gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-30) / len(gram)
+    return gram
 
 
 def constraints(layout: Layout) -> Iterator[Pair]:
@@ -147,7 +199,7 @@ def constraints(layout: Layout) -> Iterator[Pair]:
             if links.add(axes, first, second):
                 yield from _equal_margins(layout, first, second, axes)
     for block in layout.blocks:
-        if isinstance(block, Present):
+        if isinstance(block, Present | Missing):
             yield from _equal_presence(layout, block, tables)
 
 
@@ -197,12 +249,17 @@ def _margin(layout: Layout, block: Block, axes: frozenset[Axis]) -> list[IntArra
     return list(index.transpose(*kept, *rest).reshape(cells, -1))
 
 
-def _equal_presence(layout: Layout, present: Present, tables: list[Cells]) -> Iterator[Pair]:
-    """Values that are not missing are those in a bin."""
+def _equal_presence(layout: Layout, counter: Present | Missing, tables: list[Cells]) -> Iterator[Pair]:
+    """Values that are not missing are those in a bin; those that are have a cell of their own."""
     for table in tables:
         bins = proper_bins(table)
-        if bins is not None and table.axes[0].column == present.column:
+        if bins is not None and table.axes[0].column == counter.column:
             start = layout.place(table).start
-            place = layout.place(present)
-            yield np.arange(start, start + bins), np.arange(place.start, place.stop)
+            cells = (
+                slice(start, start + bins)
+                if isinstance(counter, Present)
+                else slice(start + bins, start + bins + 1)
+            )
+            place = layout.place(counter)
+            yield np.arange(cells.start, cells.stop), np.arange(place.start, place.stop)
             return

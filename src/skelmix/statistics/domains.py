@@ -113,8 +113,7 @@ class Bins:
     @cached_property
     def edges(self) -> NDArray[np.float64]:
         """The count + 1 edges, strictly increasing from low to high."""
-        count = max(1, math.ceil((self.high - self.low) / self.width - 1e-9))
-        inner = self.low + self.width * np.arange(1, count)
+        inner = self.low + self.width * np.arange(1, self.count)
         tidy = [float(f"{edge:.12g}") for edge in inner.tolist()]  # 0.3, not 0.30000000000000004
         edges = np.array([self.low, *tidy, self.high])
         if (np.diff(edges) <= 0).any():
@@ -125,7 +124,7 @@ class Bins:
     @property
     def count(self) -> int:
         """The number of bins."""
-        return len(self.edges) - 1
+        return max(1, math.ceil((self.high - self.low) / self.width - 1e-9))
 
     @property
     def size(self) -> int:

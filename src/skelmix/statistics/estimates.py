@@ -11,9 +11,10 @@ import numpy as np
 from skelmix.arrays import FloatArray
 from skelmix.errors import InvalidInput
 from skelmix.statistics.answers import Answer, Estimates
-from skelmix.statistics.blocks import blocks_of
 from skelmix.statistics.consistency import Consistency
+from skelmix.statistics.domains import number_text
 from skelmix.statistics.intervals import (
+    CumulativeNoise,
     Estimate,
     OrderedCounts,
     mean_estimate,
@@ -146,16 +147,39 @@ class Estimator:
         }
 
     def _sum(self, query: Sum, released: _Released, error: float) -> Estimate:
-        (place,) = self._layout.places(query)
-        value, deviation = float(released.raw[place][0]), float(self.deviations[place][0])
+        counters, (place,) = self._layout.counts_and_moments(query)
+        value, deviation = float(released.fitted[place]), self.deviation_of_sum(query)
+        if counters:
+            value = query.bounds.half_range * value + query.bounds.middle * _number(released.fitted, counters)
         margin = normal_quantile(error) * deviation
         estimate = Estimate(value, deviation, value - margin, value + margin)
         low = 0.0 if query.bounds.low >= 0 else -math.inf
         return estimate.clamped(low, 0.0 if query.bounds.high <= 0 else math.inf)
 
+    def deviation_of_sum(self, query: Sum) -> float:
+        """The standard deviation of a sum's noise."""
+        counters, (place,) = self._layout.counts_and_moments(query)
+        deviation = float(self.deviations[place])
+        if not counters:
+            return deviation
+        bounds = query.bounds
+        return math.hypot(
+            bounds.half_range * deviation, bounds.middle * self.consistency.deviation_of(counters)
+        )
+
+    def noise_of_ranks(self, query: Quantiles) -> tuple[CumulativeNoise, bool]:
+        """The noise of how many values are in the first bins, and whether it is that of reconciled counts."""
+        (place,) = self._layout.places(query)
+        bins = query.bins.count
+        noise = self.consistency.cumulative(place.start, place.start + bins)
+        if noise is not None:
+            return noise, True
+        return CumulativeNoise.independent(float(self.deviations[place.start]), bins), False
+
     def _moment(self, query: Mean | Variance, released: _Released, error: float) -> Estimate:
-        places = [place.start for place in self._layout.places(query)]
-        sums, deviations = released.fitted[places], self.consistency.deviations[places]
+        counters, places = self._layout.counts_and_moments(query)
+        sums = np.array([_number(released.fitted, counters), *released.fitted[places]])
+        deviations = np.array([self.consistency.deviation_of(counters), *self.deviations[places]])
         half = query.bounds.half_range
         if isinstance(query, Variance):
             return variance_estimate(sums, deviations, error).scaled(half**2)
@@ -164,10 +188,10 @@ class Estimator:
 
     def _quantiles(self, query: Quantiles, released: _Released, error: float) -> Estimates:
         (place,) = self._layout.places(query)
-        inside = slice(place.start, place.start + query.bins.count)
-        deviation = float(self.deviations[place.start])
-        counts = OrderedCounts(released.raw[inside], query.bins.edges, deviation)
-        return {f"{p:g}": counts.quantile(p, error) for p in query.probabilities}
+        noise, reconciled = self.noise_of_ranks(query)
+        values = released.fitted if reconciled else released.raw
+        counts = OrderedCounts(values[place][: query.bins.count], query.bins.edges, noise)
+        return {number_text(p): counts.quantile(p, error) for p in query.probabilities}
 
     def _top(self, query: Top, released: _Released, error: float) -> Estimates:
         names = query.names
@@ -176,6 +200,12 @@ class Estimator:
         )
         ranked = sorted(names, key=lambda name: -counts[name].value)
         return {name: counts[name] for name in ranked[: query.k]}
+
+
+def _number(counts: FloatArray, counters: list[int]) -> float:
+    """The first of the counts less those that follow it."""
+    first, *rest = counts[counters].tolist()
+    return float(first - sum(rest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +220,9 @@ def _size(query: Query) -> int:
     match query:
         case Quantiles():
             return len(query.probabilities)
-        case Histogram() | CrossTable():
-            return blocks_of(query)[0].size
+        case Histogram():
+            return query.axis.domain.size
+        case CrossTable():
+            return query.first.domain.size * query.second.domain.size
         case _:
             return 1

@@ -48,25 +48,26 @@ def expected_errors(estimator: Estimator, layout: Layout, records: int) -> tuple
 
 
 def _expected(query: Query, estimator: Estimator, layout: Layout, records: int) -> ExpectedError:
-    places = layout.places(query)
-    deviations = [float(np.max(estimator.consistency.deviations[place])) for place in places]
     match query:
         case Sum():
-            error = deviations[0]
+            error = estimator.deviation_of_sum(query)
             return ExpectedError(query, error, error / (records * query.bounds.largest), "about")
-        case Mean():
-            relative = math.hypot(deviations[1], deviations[0]) / records
-            return ExpectedError(query, relative * query.bounds.half_range, relative / 2, "at most")
-        case Variance():
-            relative = math.hypot(deviations[2] / 2, 2 * deviations[1], 1.5 * deviations[0]) / records
+        case Mean() | Variance():
+            counters, places = layout.counts_and_moments(query)
+            count, moments = estimator.consistency.deviation_of(counters), estimator.deviations[places]
+            if isinstance(query, Mean):
+                relative = math.hypot(moments[0], count) / records
+                return ExpectedError(query, relative * query.bounds.half_range, relative / 2, "at most")
+            relative = math.hypot(moments[1] / 2, 2 * moments[0], 1.5 * count) / records
             return ExpectedError(query, relative * query.bounds.half_range**2, relative, "at most")
         case Quantiles():
-            deviation, bins = float(estimator.deviations[places[0].start]), query.bins.count
-            worst = max(max(p, 1 - p) for p in query.probabilities)
-            error = deviation * worst * math.sqrt(bins) / records
+            noise, _ = estimator.noise_of_ranks(query)
+            error = max(float(noise.of_differences(p).max()) for p in query.probabilities) / records
             return ExpectedError(query, error, error, "of the rank at most")
         case _:
-            return ExpectedError(query, deviations[0], deviations[0] / records, "about")
+            (place,) = layout.places(query)
+            error = float(np.max(estimator.consistency.deviations[place]))
+            return ExpectedError(query, error, error / records, "about")
 
 
 def least_epsilon(

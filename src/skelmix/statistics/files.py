@@ -7,7 +7,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.errors import InvalidInput
@@ -17,7 +17,7 @@ from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 BATCH = 1 << 17  # records in memory at a time
 _CSV_BLOCK = 1 << 22
 _SHOWN = 10
-_NUMBER = re.compile(NUMBER)
+_NUMBER = re.compile(NUMBER, re.ASCII)
 
 
 def batches(
@@ -53,7 +53,9 @@ def _check_columns(path: Path, present: list[str], wanted: Collection[str]) -> N
     for name in wanted:
         if present.count(name) != 1:
             problem = "no column" if name not in present else "several columns"
-            known = ", ".join(present[:30])
+            known = "".join(
+                letter if letter.isprintable() else "\ufffd" for letter in ", ".join(present[:30])
+            )
             if len(present) == 1 and (mark := re.search(r"[;\t|]", known)):
                 known += f" (one column; cells must be separated by commas, not by {mark[0]!r})"
             raise InvalidInput(f"{path}: {problem} named {name!r}; the file has: {known}")
@@ -82,13 +84,14 @@ def _csv(path: Path, columns: Collection[str], left_out: Callable[[], None]) -> 
         left_out()
         return "skip"
 
-    header = _header(path)
-    _check_columns(path, header, columns)
-    wanted = list(columns) or header[:1]
+    pa = pyarrow()
     with path.open("rb") as file:
-        if file.read(len(BOM_UTF8)) != BOM_UTF8:
-            file.seek(0)
-        yield from _parsed(WholeLines(file, len(header), left_out), wanted, skip)
+        header = _header(path, file)
+        _check_columns(path, header, columns)
+        wanted = list(columns) or header[:1]
+        places = [str(header.index(name)) for name in wanted]  # Arrow knows columns by their number
+        for batch in _parsed(WholeLines(file, len(header), left_out), places, skip):
+            yield pa.RecordBatch.from_arrays(batch.columns, names=wanted)
 
 
 def _parsed(file: WholeLines, wanted: list[str], skip: Callable[[Any], str]) -> Iterator[Any]:
@@ -105,12 +108,19 @@ def _parsed(file: WholeLines, wanted: list[str], skip: Callable[[Any], str]) -> 
         yield from reader
 
 
-def _header(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        line = file.readline(LONGEST + 1).removeprefix(BOM_UTF8)
-    if not line.strip() or line_problem(line):
+def _header(path: Path, file: IO[bytes]) -> list[str]:
+    """The names of the columns, without spaces around them; the file stands at its second line then."""
+    line = file.readline(LONGEST + 1).removeprefix(BOM_UTF8)
+    if b"\0" in line:
+        raise InvalidInput(f"{path}: not plain text (UTF-16, or compressed?); save it as CSV in UTF-8")
+    if not line.strip():
         raise InvalidInput(f"{path}: no first line with column names; add one")
-    return _cells(line)
+    if line_problem(line):
+        raise InvalidInput(
+            f"{path}: the first line, of column names, cannot be read: its quotes do not match, it is very "
+            "long, or lines end in a carriage return alone; export the table again"
+        )
+    return [name.strip() for name in _cells(line)]
 
 
 def _cells(line: bytes) -> list[str]:
@@ -126,15 +136,13 @@ def csv_problems(path: Path, numeric: Collection[str]) -> list[str]:
     Rows that are left out (a wrong number of cells, quotes that do not match), and text in a column of
     numbers, which counts as missing. At most ten are listed, then how many more there are.
     """
-    header = _header(path)
-    places = [header.index(name) for name in numeric]
     problems: list[str] = []
     bad = 0
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            problem = line_problem(line) if number > 1 else None
-            if number > 1 and problem is None:
-                problem = _row_problem(line, header, places)
+        header = _header(path, file)
+        places = [header.index(name) for name in numeric]
+        for number, line in enumerate(file, 2):
+            problem = line_problem(line) or _row_problem(line, header, places)
             if problem:
                 bad += 1
                 if len(problems) < _SHOWN:

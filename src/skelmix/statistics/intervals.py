@@ -114,15 +114,38 @@ def variance_estimate(sums: FloatArray, deviations: FloatArray, error: float) ->
     return Estimate(value, spread / known, low, high)
 
 
+@dataclass(frozen=True, eq=False)
+class CumulativeNoise:
+    """The noise of sums of the first 0, 1, 2, … of some counts: variances, and covariances with the last sum.
+
+    Example: `CumulativeNoise.independent(3.0, 60).of_differences(0.5).max()`.
+    """
+
+    variances: FloatArray
+    covariances: FloatArray
+
+    @classmethod
+    def independent(cls, deviation: float, count: int) -> CumulativeNoise:
+        """Of counts with independent noise of the same standard deviation."""
+        variances = deviation**2 * np.arange(count + 1, dtype=np.float64)
+        return cls(variances, variances)
+
+    def of_differences(self, p: float) -> FloatArray:
+        """The standard deviation of each sum less p times the last one."""
+        squares = self.variances - 2 * p * self.covariances + p**2 * self.variances[-1]
+        deviations: FloatArray = np.sqrt(np.maximum(squares, 0.0))
+        return deviations
+
+
 class OrderedCounts:
-    """Noisy counts of ordered bins, each with the same standard deviation, asked for a quantile.
+    """Noisy counts of ordered bins, asked for a quantile.
 
     With D_k = (values in the first k bins) - p·(all values), the p-quantile lies in the bin j with
     D_{j-1} < 0 <= D_j.
     """
 
-    def __init__(self, counts: FloatArray, edges: FloatArray, deviation: float) -> None:
-        self._edges, self._deviation = edges, deviation
+    def __init__(self, counts: FloatArray, edges: FloatArray, noise: CumulativeNoise) -> None:
+        self._edges, self._noise = edges, noise
         self._cumulative = np.concatenate([[0.0], np.cumsum(counts)])
 
     def quantile(self, p: float, error: float) -> Estimate:
@@ -144,8 +167,7 @@ class OrderedCounts:
         """
         differences = self._differences(p)
         count = len(differences) - 1
-        k = np.arange(count + 1)
-        margin = z * self._deviation * np.sqrt((1 - p) ** 2 * k + p**2 * (count - k))
+        margin = z * self._noise.of_differences(p)
         not_negative = np.flatnonzero(differences[1:] >= -margin[1:])
         not_positive = np.flatnonzero(differences[:-1] <= margin[:-1])
         first = int(not_negative[0]) if not_negative.size else count - 1

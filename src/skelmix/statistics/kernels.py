@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
-def add_present(values: NDArray[np.float64]) -> int:
+def count_present(values: NDArray[np.float64]) -> int:
     """How many values are not missing."""
     count = 0
     for x in values:

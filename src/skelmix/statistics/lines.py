@@ -44,13 +44,13 @@ def _is_utf8(text: bytes) -> bool:
 class WholeLines:
     """Reads a file as bytes without the lines that cannot be records; `left_out` is called when some are.
 
-    cells: how many the header has.
+    The file stands behind its header, which has `cells` cells. In its place columns are called 0, 1, 2, …
     """
 
     def __init__(self, file: IO[bytes], cells: int, left_out: Callable[[], None]) -> None:
         self._file, self._cells, self._left_out = file, cells, left_out
         self._blocks = self._good_blocks()
-        self._rest = b""
+        self._rest = b",".join(b"%d" % place for place in range(cells)) + b"\n"
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from skelmix.arrays import IntArray
 from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.statistics.accumulate import Accumulator, entries
-from skelmix.statistics.arrow import is_text, pyarrow
+from skelmix.statistics.arrow import as_bytes, is_text, pyarrow
 from skelmix.statistics.layout import Layout
 
 _MOST_ENTRIES = 1 << 24  # int64 numbers in memory at a time, for owners with many records
@@ -58,7 +58,8 @@ def _plain(owners: Any) -> Any:
         owners = owners.dictionary_decode()
     nobody = None
     if is_text(owners.type):
-        wide = types.is_large_string(owners.type) or types.is_large_binary(owners.type)
+        owners = as_bytes(owners)
+        wide = types.is_large_binary(owners.type)
         text = pa.large_string() if wide else pa.string()
         owners = compute.ascii_trim_whitespace(owners.view(text))
         nobody = compute.is_in(compute.ascii_lower(owners), value_set=pa.array(MISSING_TEXTS, text))

@@ -21,7 +21,7 @@ from skelmix.statistics.statements import KINDS, ColumnUse, Statement, Unreadabl
 
 _LONGEST = 1_000_000
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+by\s+({_NUMBER}))?(?=\s*[,;)]|\s*$)")
+_RANGE = re.compile(rf"({_NUMBER})\s*\.\.(?!\.)\s*({_NUMBER})(?:\s+by\s+({_NUMBER}))?(?=\s*[,;)]|\s*$)")
 _BARE = re.compile(r"[^\s'\"|,;:()]+(?: [^\s'\"|,;:()]+)*")
 _QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 _WORD = re.compile(r"[A-Za-z]+")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skelmix.errors import InvalidInput
+from skelmix.mechanisms import SiloSum
 from skelmix.statistics import arrow
 from skelmix.statistics.accumulate import Accumulator
 from skelmix.statistics.blocks import Cells, Records
@@ -94,6 +95,16 @@ def party_sum(
     return PartySum(accumulator.total(), source.notes())
 
 
+def add_to_silo(silo: SiloSum, party: PartySum) -> None:
+    """Add a party's sum of records to the silo's, with zeros behind where the plan's vectors are longer.
+
+    How many records there were stays in the party.
+    """
+    padded = np.zeros(silo.mechanism.dimension, np.int64)
+    padded[: len(party.vector)] = party.vector
+    silo.add_units(padded, 0)
+
+
 def file_notes(path: Path, columns: Collection[str], numeric: Collection[str]) -> tuple[str, ...]:
     """What is wrong with a file, for its owner's eyes only: no table, no such columns, or single records.
 
@@ -145,13 +156,16 @@ class _Source:
             self._path, columns, categories=categories, left_out=lambda: self._note("a row was left out")
         ):
             try:
-                self._watch(batch, row)
+                self._watch(batch, row, categories)
             except Exception as error:
                 self._note(f"from record {row + 1} on: not checked ({error})")
             row += batch.num_rows
             yield batch
 
-    def _watch(self, batch: Any, row: int) -> None:
+    def _watch(self, batch: Any, row: int, categories: Collection[str]) -> None:
+        for name in categories:
+            if row == 0 and not arrow.may_hold_categories(kind := batch.column(name).type):
+                self._note(f"{name} holds {kind}, not text or whole numbers: it counts as other")
         for name in self._numeric:
             if len(self._wrong) < self._most:
                 for k in np.flatnonzero(arrow.not_numbers(batch.column(name)))[:_SHOWN]:

@@ -23,7 +23,8 @@ state = "state"            # the ledger of what was spent: keep this directory, 
 parties = 5                # the fewest parties that must answer together
 # colluding = 1            # other parties that may share what they know; questions must allow for as many
 # owner = "patient"        # protect all records of one patient together; leave out to protect each record
-# answer_seconds = 30      # let every answer take this long, so that its time does not show the data's size
+answer_seconds = 10        # every answer takes this long, so that its time does not show the data: raise it
+                           # until no answer needs longer, which the log would say
 count = true               # may `count` be asked? (every kind below but "sum" shows that number, too)
 
 [budget]

@@ -16,7 +16,7 @@ from skelmix.rounds.context import round_context
 from skelmix.statistics import arrow
 from skelmix.statistics.answers import Answers
 from skelmix.statistics.parsing import parse_question
-from skelmix.statistics.party import Owners, PartySum, party_sum
+from skelmix.statistics.party import Owners, PartySum, add_to_silo, party_sum
 from skelmix.statistics.queries import Question
 from skelmix.statistics.sizing import Parties, StatisticsPlan, plan_statistics
 from skelmix.wording import counted
@@ -87,7 +87,9 @@ def release(
 
     total = noisy_total(sums(), planned)
     if not usable:
-        columns = ", ".join(planned.layout.question.columns) or "one line per record"
+        owners = planned.parties.owners
+        names = [*planned.layout.question.columns, *([owners.column] if owners else [])]
+        columns = ", ".join(dict.fromkeys(names)) or "one line per record"
         raise InvalidInput(
             f"none of {counted(len(files), 'file')} can be used, so the answers would be noise; nothing was "
             f"released. Check that each is a table with {columns}"
@@ -114,7 +116,7 @@ def encode_party(party: PartySum, planned: StatisticsPlan) -> NDArray[Any]:
     """
     mechanism, roster = planned.mechanism, planned.plan.cohort.roster
     silo = mechanism.silo_sum(round=0)
-    silo.add_units(party.vector, 0)  # how many records there were stays in the party
+    add_to_silo(silo, party)
     shares = roster.encoding_shares(mechanism.total_noise, roster.expected)
     return mechanism.encode_silo(silo, shares=shares)
 
@@ -142,5 +144,6 @@ def noisy_total(sums: Iterator[PartySum], planned: StatisticsPlan) -> NDArray[np
 def answers_from(decoded: NDArray[np.float64], planned: StatisticsPlan) -> Answers:
     """The answers from the decoded noisy sum: post-processing, which costs no privacy."""
     report = planned.plan.report
-    estimates = planned.estimator.answers(decoded * planned.decoded_unit)
+    entries = decoded[: planned.layout.dimension]
+    estimates = planned.estimator.answers(entries * planned.decoded_unit)
     return Answers(report.epsilon, report.delta, planned.plan.cohort.unit, estimates, planned.level)

@@ -37,6 +37,6 @@ def row_sum_answers(total: NDArray[np.float64], asked: AskedSum, plan: Plan, lev
     reach = deviation * normal_quantile(1 - level - wrap_probability(plan))
     answers: list[Any] = [
         Answer(ColumnTotal(name), Estimate(value, deviation, value - reach, value + reach))  # type: ignore[arg-type]
-        for name, value in zip(asked.columns, total.tolist(), strict=True)
+        for name, value in zip(asked.columns, total[: asked.dimension].tolist(), strict=True)
     ]
     return Answers(plan.report.epsilon, plan.report.delta, plan.cohort.unit, tuple(answers), level)

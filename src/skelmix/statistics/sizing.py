@@ -25,6 +25,8 @@ _MOST_BITS = 32
 _GRID_NOISE = 400.0  # standard deviation on the integer grid at which coding costs about 1 % of the error
 _CLOSE = 1.02  # bits are enough when the standard error is at most this many times the central Gaussian's
 _NOISE_REACH = 12.0  # standard deviations that the noise exceeds with a probability below 1e-30 only
+_RARE, _MOST_WRONG = 1e-6, 0.01  # probabilities of a wrong sum that are sought, and that are borne
+_PADDED = 1 << 12
 _ATTEMPTS = 8
 
 
@@ -173,24 +175,48 @@ def plan_record_sum(
 
     The bits per coordinate are chosen as for `plan_statistics`, which this serves.
     """
-    bits = _first_bits(target, parties, dimension)
+    plans: list[Plan] = []
+    for size in planned_sizes(dimension):
+        record_plan = _plan_of_size(target, parties, size, clip_norm)
+        if record_plan is not None:
+            if _is_close(record_plan):
+                return record_plan
+            plans.append(record_plan)
+    if not plans:
+        raise InvalidInput(
+            f"records = {parties.records}: the sum of so many does not fit into 32 bits; state fewer "
+            "records, or lower epsilon"
+        )
+    return min(plans, key=entry_deviation)
+
+
+def planned_sizes(dimension: int) -> tuple[int, ...]:
+    """The lengths that the vector of a question may have in a plan: its own, and one with zeros behind.
+
+    The rotation spreads a large sum over all coordinates: each needs fewer bits where there are more of them.
+    """
+    return (dimension, _PADDED) if dimension < _PADDED else (dimension,)
+
+
+def _plan_of_size(target: PrivacyTarget, parties: Parties, size: int, clip_norm: float) -> Plan | None:
+    """The plan with the fewest bits that are enough, or the most there are; None where they hold no sum."""
+    bits = _first_bits(target, parties, size)
     while True:
         record_plan = plan(
-            target, dimension=dimension, clip_norm=clip_norm, bits=bits, bound="gdp", cohort=parties.silos,
+            target, dimension=size, clip_norm=clip_norm, bits=bits, bound="gdp", cohort=parties.silos,
             alignment=1.0,
         )  # fmt: skip
-        wrong = wrap_probability(record_plan)
-        if wrong < 1e-6 or bits == _MOST_BITS:
-            if wrong >= 0.01:
-                raise InvalidInput(
-                    f"records = {parties.records}: the sum of so many does not fit into 32 bits; state fewer "
-                    "records, or lower epsilon"
-                )
-            if bits == _MOST_BITS or entry_deviation(record_plan) <= _CLOSE * math.sqrt(
-                record_plan.central_gaussian_mse
-            ):
-                return record_plan
+        if bits == _MOST_BITS:
+            return record_plan if wrap_probability(record_plan) < _MOST_WRONG else None
+        if _is_close(record_plan):
+            return record_plan
         bits = min(_MOST_BITS, bits + 2)
+
+
+def _is_close(record_plan: Plan) -> bool:
+    """Whether bits are enough: sums hardly ever wrap around, and coding costs little beside the noise."""
+    close = _CLOSE * math.sqrt(record_plan.central_gaussian_mse)
+    return wrap_probability(record_plan) < _RARE and entry_deviation(record_plan) <= close
 
 
 def entry_deviation(plan: Plan) -> float:

@@ -125,7 +125,7 @@ def test_parties_do_not_answer_different_questions_under_one_plan(parties, plan,
     tampered(group, 2, swap)
     refused = group.ask(plan)
     assert "another plan than it carries, or another question" in refused["refusals"]["2"]
-    assert "2 of 3 parties agreed to answer; nobody was charged" in refused["failed"]
+    assert "1 of 3 parties refuse; nobody was charged, and you may ask the other 2" in refused["failed"]
     assert group.charges() == [0, 0, 0]
 
 
@@ -159,12 +159,16 @@ def test_a_party_that_was_told_another_question_consistently_shares_no_key_with_
     [
         ("[]", "not a question"),
         ("{}", "not a question"),
-        ('{"kind": "statistics", "ask": "count", "owner": null, "x": 1}', "malformed"),
-        ('{"kind": "statistics", "ask": "cuont", "owner": null}', "expected one of count"),
-        ('{"kind": "statistics", "ask": "mean(age, 0..5e-324)", "owner": null}', "by 1e-100 or more"),
+        ('{"kind": "statistics", "ask": "count", "owner": null, "layout": 2, "x": 1}', "malformed"),
+        ('{"kind": "statistics", "ask": "cuont", "owner": null, "layout": 2}', "expected one of count"),
+        (
+            '{"kind": "statistics", "ask": "mean(age, 0..5e-324)", "owner": null, "layout": 2}',
+            "by 1e-100 or more",
+        ),
+        ('{"kind": "statistics", "ask": "count", "owner": null, "layout": 1}', "another version of skelmix"),
         ('{"kind": "sum", "columns": "age"}', "must be a list of names"),
         (
-            '{"kind": "statistics", "ask": "count", "owner": null}',
+            '{"kind": "statistics", "ask": "count", "owner": null, "layout": 2}',
             "the plan is for 7 numbers, the question asks 1",
         ),
     ],
@@ -194,6 +198,25 @@ def test_a_plan_that_is_not_one_sum_of_all_records_is_refused(parties, plan, cha
     assert reason in result["refusals"]["1"]
 
 
+def test_a_party_that_refuses_cannot_keep_the_others_from_answering(parties, sent):
+    """Its budget is spent, say: the question is asked again for the two that are left."""
+    group, plan = parties(parties=2), planned(parties=2)
+    policy = group.homes[3] / "policy.toml"
+    policy.write_text(policy.read_text().replace("epsilon_per_question = 1.0", "epsilon_per_question = 0.1"))
+    count = answers_from(group.total(plan), plan).answers[0].estimates
+    assert abs(count.value - 600) < 6 * count.standard_error
+    assert len(sent) == 2
+    assert group.charges() == [1, 1, 0]
+
+
+def test_a_party_that_falls_silent_after_it_agreed_leaves_nothing_to_open(parties, plan, sent):
+    """Whether all answer or none is what keeps a server from having two sets of survivors unmasked."""
+    group = parties()
+    group.nodes.behave = lambda node, parts: "silent" if (node, "masked" in parts) == (2, True) else "ok"
+    assert "total" not in group.ask(plan)
+    assert group.charges() == [1, 0, 1]
+
+
 def test_too_few_or_too_many_parties_are_said_and_nothing_is_asked(parties, plan):
     group = parties()
     quick = replace(QUICK, timeout=0.1)
@@ -201,8 +224,9 @@ def test_too_few_or_too_many_parties_are_said_and_nothing_is_asked(parties, plan
         "3 of 4 parties are connected"
         in ask_parties(group.nodes, planned(parties=4).plan, text_of(plan), quick)["failed"]
     )
-    assert (
-        "3 parties are connected, the question is for 2"
-        in ask_parties(group.nodes, planned(parties=2).plan, text_of(plan), quick)["failed"]
-    )
     assert group.nodes.sent == []
+    two = planned(parties=2)
+    assert (
+        "3 parties agree to answer, the question is for 2: ask it for 3"
+        in ask_parties(parties(parties=2).nodes, two.plan, text_of(two), quick)["failed"]
+    )

@@ -14,7 +14,7 @@ from skelmix.errors import PolicyViolation
 from skelmix.flower import SecureGrid
 from skelmix.flower.mod import UNTOLD
 from skelmix.flower.question_server import ask_parties, print_result, read_result, unpacked
-from skelmix.statistics import Parties
+from skelmix.statistics import Parties, parse_question, plan_statistics
 from skelmix.statistics.asked import AskedSum
 from skelmix.statistics.releases import answers_from
 from skelmix.statistics.row_sums import plan_row_sum, row_sum_answers
@@ -43,7 +43,7 @@ def test_the_same_question_twice_is_refused_when_the_budget_is_spent(parties, pl
     group.total(plan)
     group.next_run()
     refused = group.ask(plan)
-    assert "3 of 3 nodes refuse the plan" in refused["failed"]
+    assert "3 of 3 parties refuse" in refused["failed"]
     assert all("has answered as much as it allows" in text for text in refused["refusals"].values())
     assert len(sent) == 3, "nobody answered a second time"
     assert group.charges() == [1, 1, 1]
@@ -207,6 +207,26 @@ def test_a_plain_sum_of_rows_goes_the_same_road(parties, sent):
     group.next_run()
     text = ask_parties(group.nodes, plan, refused.to_text(), QUICK)["refusals"]["1"]
     assert "sum of column 'diagnosis' may not be asked here" in text
+
+
+@pytest.mark.parametrize("kind", ["statistics", "sum"])
+def test_a_plan_with_zeros_behind_its_vectors_is_answered(parties, kind):
+    group, many = parties(), Parties(3, 100_000_000)
+    target = sk.PrivacyTarget(1.0, 1e-9)
+    if kind == "sum":
+        asked = AskedSum(("age",))
+        plan = plan_row_sum(asked, target, many, clip_norm=110.0)
+        total = unpacked(ask_parties(group.nodes, plan, asked.to_text(), QUICK)["total"])
+        (answer,) = row_sum_answers(total, asked, plan).answers
+        assert abs(answer.estimates.value - 900 * 53) < 6 * answer.estimates.standard_error + 900 * 5
+    else:
+        statistics = plan_statistics(parse_question("count"), target, many)
+        plan = statistics.plan
+        total = unpacked(ask_parties(group.nodes, plan, text_of(statistics), QUICK)["total"])
+        (answer,) = answers_from(total, statistics).answers
+        assert abs(answer.estimates.value - 900) < 6 * answer.estimates.standard_error
+    assert plan.mechanism.dimension == 4096
+    assert group.charges() == [1, 1, 1]
 
 
 def test_a_long_result_is_read_back_from_the_log(capsys):
