@@ -113,8 +113,8 @@ MOMENTS = (Total, Centred, Squared)
 def columns_beside_count(queries: Iterable[Query]) -> frozenset[str]:
     """The columns whose values are counted as all records less those that miss a value.
 
-    Those with a mean or variance, where `count` is asked or there are four of them and more; for fewer a count
-    of each column's own values is more accurate. None where nothing but sums is asked of a column: a party
+    Those with a mean or variance, where `count` is asked or there are four of them or more; for fewer, a
+    count of each column's own values is more accurate. Never a column of which only sums are asked: a party
     that allows no more shows neither how many records it has nor how many miss a value.
     """
     asked = list(queries)
