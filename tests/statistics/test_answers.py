@@ -26,7 +26,6 @@ from skelmix.statistics.blocks import Missing, Total
 from skelmix.statistics.consistency import Consistency
 from skelmix.statistics.intervals import CumulativeNoise, OrderedCounts, ratio_set
 
-
 TABLES = (
     "count; crosstab(a: A|B, b: X|Y|Z); histogram(a); histogram(b); crosstab(b, c: 0..4 by 1); "
     "crosstab(c, a); mean(c, 0..4); crosstab(b, a)"
