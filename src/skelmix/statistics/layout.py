@@ -39,7 +39,7 @@ class Layout:
         >>> from skelmix.statistics import parse_question
         >>> layout = Layout(parse_question("count; histogram(sex: F|M); mean(age, 0..110)"))
         >>> layout.dimension, round(layout.sensitivity, 3)
-        (6, 2.0)
+        (6, 1.732)
     """
 
     question: Question
