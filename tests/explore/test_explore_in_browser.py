@@ -18,7 +18,7 @@ import pytest
 from helpers import axe
 from helpers.explored import QUICK, move, wait_for_answer
 from skelmix.cli.main import main
-from skelmix.explore.answers import plain
+from skelmix.display.json_text import plain_data
 from skelmix.explore.settings import FIELDS
 from skelmix.planning import Plan
 
@@ -146,11 +146,11 @@ def test_what_is_copied_and_downloaded_gives_the_same_plan(
     page.wait("at('copied').textContent === 'Python copied'")
     space: dict[str, Any] = {}
     exec(page.run("navigator.clipboard.readText()"), space)
-    assert plain(space["plan"].summary()) == expected
+    assert plain_data(space["plan"].summary()) == expected
     page.downloads(tmp_path)
     page.run("at('download').click()")
     page.wait_for(lambda: (tmp_path / "plan.json").exists(), "plan.json was not downloaded")
-    assert plain(Plan.from_json((tmp_path / "plan.json").read_text()).summary()) == expected
+    assert plain_data(Plan.from_json((tmp_path / "plan.json").read_text()).summary()) == expected
 
 
 def test_a_browser_that_forbids_copying_shows_the_text_selected(page: Any) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from skelmix.cli.main import main
-from skelmix.explore.answers import answer, plain
+from skelmix.display.json_text import plain_data
+from skelmix.explore.answers import answer
 from skelmix.explore.settings import FIELDS, BadFields, Settings, errors_of
 
 SMALL = {
@@ -72,7 +73,7 @@ def test_page_command_and_program_give_the_same_plan(who: str, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == shown
     space: dict[str, Any] = {}
     exec(settings.python(), space)
-    assert plain(space["plan"].summary()) == shown
+    assert plain_data(space["plan"].summary()) == shown
 
 
 def test_every_default_lies_on_its_slider() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -20,25 +19,16 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from skelmix.display.json_text import plain_data
+
 err = Console(stderr=True)
 out = Console()
-
-
-def _plain(value: Any) -> Any:
-    """Plain data for JSON, which has no infinity and no NaN: both become null."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def emit(payload: dict[str, Any], readable: RenderableType, *, as_json: bool) -> None:
     """Print the result: `payload` as exactly one JSON object, or `readable` for a person."""
     if as_json:
-        print(json.dumps(_plain(payload), ensure_ascii=False), flush=True)
+        print(json.dumps(plain_data(payload), ensure_ascii=False), flush=True)
     else:
         plain = isinstance(readable, str)  # lines as they are: for pipes
         out.print(coloured(readable) if isinstance(readable, str) else readable, soft_wrap=plain)

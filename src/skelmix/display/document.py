@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from skelmix.display.facts import Fact, Section
+from skelmix.display.json_text import json_in_html
 from skelmix.errors import MissingExtra
 
 #: nothing is fetched; plotly draws with inline styles, and saves pictures as blobs
@@ -132,11 +132,6 @@ def plotly_script() -> str:
 def asset(name: str) -> str:
     """A style or script of the pages."""
     return files("skelmix.display").joinpath(name).read_text(encoding="utf-8")
-
-
-def json_in_html(value: Any) -> str:
-    """JSON that may stand inside a script element."""
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _frame(title: str, body: str, figures: Sequence[Figure]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from skelmix.display.json_text import plain_data
 from skelmix.errors import SkelmixError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def answer(settings: Settings) -> dict[str, Any]:
     shown = {
         "verdict": plan.report.verdict,
         "modelled": bool(plan.report.modelled),
-        "summary": plain(plan.summary()),
+        "summary": plain_data(plan.summary()),
         "sections": [
             {"title": section.title, "facts": [vars(fact) for fact in section.facts]}
             for section in plan.sections
@@ -47,18 +47,7 @@ def answer(settings: Settings) -> dict[str, Any]:
                 f"{plan.upload_bytes:,} of them for the vector",
             },
         ],
-        "relative_error": plain(ratio),
+        "relative_error": plain_data(ratio),
         "plan_json": plan.to_json(),
     }
     return {"plan": shown, "seconds": seconds}
-
-
-def plain(value: Any) -> Any:
-    """Plain data for JSON, which has no infinity and no NaN: both become null."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
