@@ -9,10 +9,10 @@ from skelmix.mechanisms.registry import MECHANISMS
 
 SOURCE = Path(__file__).parents[1] / "src" / "skelmix"
 
-#: rooms that decide nothing about mechanisms; the command line and the grids of studies go by names
+#: rooms that decide nothing about mechanisms; what studies and audits measure is listed by names
 ASKING = (
-    "accounting", "datasets", "display", "encoding", "explore", "federated", "flower", "noise", "planning",
-    "rounds", "secagg", "statistics",
+    "accounting", "cli", "datasets", "display", "encoding", "explore", "federated", "flower", "noise",
+    "planning", "rounds", "secagg", "statistics",
 )  # fmt: skip
 
 

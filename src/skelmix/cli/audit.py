@@ -98,6 +98,7 @@ def audit_command(
     One release is attacked at a large δ, which trials can resolve; the claim is made at the same δ.
     Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
     """
+    from skelmix.mechanisms.bounds import BOUNDS
     from skelmix.mechanisms.registry import MECHANISMS
     from skelmix.validation import probability
 
@@ -110,7 +111,8 @@ def audit_command(
     if delta is None:
         delta = 1e-6 if canaries else 1e-2
     if bound is None:
-        bound = "gdp" if "gdp" in MECHANISMS[mechanism].known_bounds else "tight"
+        known = MECHANISMS[mechanism].known_bounds
+        bound = next((name for name in known if BOUNDS[name].quick_certificate), "tight")
     probability(confidence=confidence)  # before anything is planned or played
     if plan is not None:
         attacked = _read(plan)

@@ -145,7 +145,10 @@ def _kinds(
         raise InvalidInput(f"baseline = {baseline!r}: choose {', '.join(_BASELINES)}")
     if silos is not None:
         raise InvalidInput("--baseline: with silos, train DP-SGD by itself: --mechanism gaussian --cohort")
-    same = _BASELINES[baseline] or ("rdp" if bound in ("rdp", "paper") else "tight")
+    from skelmix.mechanisms.bounds import BOUNDS
+
+    asked = BOUNDS.get(bound)
+    same = _BASELINES[baseline] or ("rdp" if asked is not None and asked.renyi else "tight")
     central = {"mechanism": "gaussian", "bound": same, "scale": None, "epsilon_aggregator": None}
     return kinds | {"gaussian": central}
 
