@@ -1,4 +1,4 @@
-"""Privacy bounds: numbers only. Exported is what answers questions about a plan without a mechanism."""
+"""Privacy bounds: numbers only. Public: what answers questions about a plan without a mechanism."""
 
 from __future__ import annotations
 

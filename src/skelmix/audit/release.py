@@ -51,7 +51,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Attack:
-    """One pair's result, and its scores in the two worlds."""
+    """The attack on one pair of worlds: the bound on ε that it proved, and its scores in either world."""
 
     pair: Pair
     bounded: Bounded

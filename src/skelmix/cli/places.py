@@ -26,7 +26,7 @@ def check_writable(path: Path, option: str) -> None:
 
 
 def check_report(path: Path | None, option: str = "--report") -> None:
-    """Refuse a report that was asked for and cannot be made, or not be written."""
+    """Refuse a report that cannot be made or written."""
     from skelmix.display import plotly_script
 
     if path is None:

@@ -60,7 +60,7 @@ def planned(
 
 
 def records_or_default(records: int | None, relative_error: float | None) -> int:
-    """The number of records that was stated, or a default, which no relative error can be planned for."""
+    """The stated number of records, or a default; no relative error can be planned from the default."""
     from skelmix.cli.question_options import DEFAULT_RECORDS
     from skelmix.errors import InvalidInput
 

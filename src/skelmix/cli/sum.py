@@ -134,7 +134,7 @@ def register(app: typer.Typer) -> None:
 def _release(
     data: Iterable[Any], plan: Plan, secure: Secure, participants: int, *, silos: bool, shown: bool
 ) -> PrivateSum:
-    """The private sum, with progress on stderr; shown: of made-up vectors, whose error may be seen."""
+    """The private sum, with progress on stderr; shown: made-up vectors, whose true error may be seen."""
     from skelmix.rounds.summation import private_sum
 
     together = secure == "protocol" and not silos

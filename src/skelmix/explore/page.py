@@ -12,7 +12,7 @@ _STEPS = 400  # steps of a slider
 
 
 def page_html() -> str:
-    """The page before it has asked anything; everything it loads lies beside it."""
+    """The page as it is before the first answer; it loads nothing but the files beside it."""
     fields = "".join(map(_field, FIELDS.values()))
     options = "".join(f"<option>{name}</option>" for name in DISTRIBUTED)
     return f"""<!doctype html>

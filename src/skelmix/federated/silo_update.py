@@ -51,7 +51,7 @@ class PublicModel:
     dimension: int
 
     def load_into(self, model: nn.Module) -> NDArray[np.int64]:
-        """Set the model to these weights; the place in the vector of each entry of a gradient, (weights,).
+        """Set the model to these weights; returns the place in the vector of each entry of a gradient.
 
         Raises `InvalidInput` unless every trainable weight is among the arrays, once.
         """

@@ -53,7 +53,7 @@ def draw(
 
 
 def _check_population(cohort: Cohort, nodes: int) -> None:
-    """Raise unless so many nodes are as many as the accounting counts on."""
+    """Raise unless the number of nodes is the population that the accounting counts on."""
     if nodes > cohort.population:
         raise InvalidInput(
             f"{nodes} nodes take part, the plan is for {cohort.population}: make it with this population"

@@ -1,4 +1,4 @@
-"""From plain data back to a mechanism."""
+"""All mechanisms by name, and the way from plain data back to a mechanism."""
 
 from __future__ import annotations
 

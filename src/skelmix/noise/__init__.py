@@ -1,4 +1,4 @@
-"""Exact integer noise: no floating-point probabilities. Exported is how experiments repeat their noise."""
+"""Exact integer noise: no floating-point probabilities. Public: how experiments repeat their noise."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Contributors(ABC):
         return Fraction(max(0, least - self.colluding))
 
     def noise_in_sum(self, noise: float) -> float:
-        """The noise in the sum of an expected round without dropouts, where `noise` is the accounted part.
+        """All noise in the sum of an expected round without dropouts; `noise`: the part behind ε.
 
         With `least_survivors` every opened sum has it, whatever its size and its dropouts.
         """
