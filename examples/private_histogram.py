@@ -34,9 +34,7 @@ plan = sk.plan(
     clip_norm=1.0,
     bits=16,
     bound="gdp",
-    cohort=sk.Cohort(
-        expected=chosen.parties, population=chosen.parties, sampling="none", dropout_tolerance=0.1
-    ),
+    cohort=sk.Cohort.everyone(chosen.parties, dropout_tolerance=0.1),
 )
 print(plan)
 

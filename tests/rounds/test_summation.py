@@ -130,12 +130,12 @@ def test_a_cap_that_no_run_reaches_is_kept_by_a_single_sum():
 
 def test_a_ledger_counts_the_rounds_and_ends_them(tmp_path):
     x, plan = np.full((12, 16), 0.1), plan_for(12)
-    ledger = Ledger(tmp_path / "ledger", plan_digest=plan.digest(), budget=1)
+    ledger = Ledger.for_plan(plan, tmp_path / "ledger")
     sk.private_sum(x, plan, "simulated", ledger=ledger)
     with pytest.raises(BudgetExhausted):
         sk.private_sum(x, plan, "simulated", ledger=ledger)
     ledger.close()
-    again = Ledger(tmp_path / "ledger", plan_digest=plan.digest(), budget=1)
+    again = Ledger.for_plan(plan, str(tmp_path / "ledger"))
     with pytest.raises(BudgetExhausted):
         sk.private_sum(x, plan, "simulated", ledger=again)
     again.close()
@@ -143,7 +143,7 @@ def test_a_ledger_counts_the_rounds_and_ends_them(tmp_path):
 
 def test_a_failed_sum_stays_charged():
     plan = plan_for(12)
-    ledger = Ledger(None, plan_digest=plan.digest(), budget=1)
+    ledger = Ledger.for_plan(plan, None)
     with pytest.raises(RoundFailed):
         sk.private_sum(np.full((2, 16), 0.1), plan, "simulated", ledger=ledger)
     assert ledger.remaining == 0

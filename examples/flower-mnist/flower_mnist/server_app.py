@@ -25,9 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         bits=int(settings["bits"]),
         bound=str(settings["bound"]),
         rounds=rounds,
-        cohort=sk.Cohort(
-            clients, clients, dropout_tolerance=float(settings["dropout-tolerance"]), sampling="none"
-        ),
+        cohort=sk.Cohort.everyone(clients, dropout_tolerance=float(settings["dropout-tolerance"])),
     )
     print(plan)
     images, labels = test_data()

@@ -52,9 +52,8 @@ class RunDirectory:
             raise
 
     def _open_ledger(self, plan: Plan, resuming: bool) -> Ledger:
-        digest = plan.digest()
         if self.path is None:
-            return Ledger(None, plan_digest=digest, budget=plan.rounds, private=self._private)
+            return Ledger.for_plan(plan, None, private=self._private)
         for place in (self.path, *self.path.parents):
             if place.exists() and not place.is_dir():
                 raise InvalidInput(f"{place} is a file: name a directory for the run")
@@ -69,7 +68,7 @@ class RunDirectory:
                 raise CorruptState(
                     f"{ledger} is missing: what this run has spent is unknown; start another run, elsewhere"
                 )
-            return Ledger(ledger, plan_digest=digest, budget=plan.rounds, private=self._private)
+            return Ledger.for_plan(plan, ledger, private=self._private)
         except BaseException:
             self._lock.close()
             raise

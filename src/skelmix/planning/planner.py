@@ -80,7 +80,7 @@ def plan(
 
         >>> planned = plan(
         ...     PrivacyTarget(1.0, 1e-5), dimension=8, bits=12, bound="gdp",
-        ...     cohort=Cohort(10, 10, sampling="none"),
+        ...     cohort=Cohort.everyone(10),
         ... )
         >>> planned.report.epsilon <= 1.0, planned.mechanism.name
         (True, 'smm')

@@ -12,7 +12,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skelmix.errors import BudgetExhausted, CorruptState, InvalidInput
 from skelmix.noise.entropy import system_entropy
@@ -20,6 +20,9 @@ from skelmix.rounds.files import storing, write_atomically
 from skelmix.rounds.locks import FileLock, is_at
 from skelmix.validation import whole
 from skelmix.wording import counted
+
+if TYPE_CHECKING:
+    from skelmix.planning import Plan
 
 CHAIN_START = "0" * 64
 """In place of a digest, before the first line."""
@@ -106,7 +109,7 @@ def read_ledger(path: Path) -> LedgerState:
 
 
 class Ledger:
-    """The rounds charged to one plan.
+    """The rounds charged to one plan; `Ledger.for_plan` makes one.
 
     `path=None` keeps them in memory only, for simulations that are not resumed.
 
@@ -133,6 +136,15 @@ class Ledger:
         self._path = None if path is None else path.resolve()  # one lock, whatever the name it goes by
         if self._path is not None:
             self._lock_and_open(self._path)
+
+    @classmethod
+    def for_plan(cls, plan: Plan, path: Path | str | None, *, private: bool = True) -> Ledger:
+        """The ledger of all of this plan's rounds, in the file at `path`, which is made if there is none.
+
+        private: False marks the file as that of a run with reproducible randomness.
+        """
+        place = None if path is None else Path(path)
+        return cls(place, plan_digest=plan.digest(), budget=plan.rounds, private=private)
 
     @property
     def plan_digest(self) -> str:

@@ -95,9 +95,10 @@ def private_sum(
     noise protects it). heard: called after each message of the protocol between participants, four for each,
     to show progress.
 
-    Each call spends one round of the plan. ledger: counts the rounds and enforces the budget: the round is
-    charged before a vector is read, stays charged if the call fails, and `BudgetExhausted` is raised when all
-    are used. Without one the caller counts. round: by default the ledger's next, or 0.
+    Each call spends one round of the plan. ledger: counts the rounds and enforces the budget, made by
+    `Ledger.for_plan(plan, path)`: the round is charged before a vector is read, stays charged if the call
+    fails, and `BudgetExhausted` is raised when all are used. Without one the caller counts. round: by default
+    the ledger's next, or 0.
 
     Fewer vectors than the plan's cohort count as dropouts: below `min_survivors` the call raises
     `RoundFailed` and releases nothing. More vectors, a wrong length, NaN or infinity raise `InvalidInput` and
@@ -178,7 +179,7 @@ def _charged(ledger: Ledger | None, plan: Plan, round: int | None) -> int:
     if ledger.plan_digest != plan.digest() or ledger.budget > plan.rounds:
         raise InvalidInput(
             "the ledger was made for another plan or for more rounds than this one has: open "
-            "Ledger(path, plan_digest=plan.digest(), budget=plan.rounds)"
+            "Ledger.for_plan(plan, path)"
         )
     number = ledger.charged if round is None else round
     ledger.charge(number)
