@@ -167,7 +167,7 @@ class Ledger:
         if self.remaining <= 0:
             raise BudgetExhausted(
                 f"nothing is left of the plan's {counted(self.budget, 'round')}: "
-                "to train further, make a new plan; its ε adds to this one's"
+                "to go on, make a new plan; its ε adds to this one's"
             )
         if round != self.charged:
             raise InvalidInput(f"round = {round}: the next round to be charged is {self.charged}")

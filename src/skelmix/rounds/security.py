@@ -1,4 +1,4 @@
-"""How the vectors of a round are added: "none", "simulated" or "protocol", in every engine and command."""
+"""How the vectors of a round are added: "protocol", "simulated" or "none", in every engine and command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: "protocol": by secure aggregation. "simulated": by the same modular sum that the protocol computes.
 #: "none": by an aggregator that is trusted with every vector, for mechanisms that are not distributed.
-Secure = Literal["none", "simulated", "protocol"]
+Secure = Literal["protocol", "simulated", "none"]
 
 
 def secure_of(word: str) -> Secure:
