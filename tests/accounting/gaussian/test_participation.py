@@ -13,7 +13,6 @@ from scipy.stats import binom
 from helpers.profiles import gaussian_profile
 from skelmix.accounting.gaussian.certificate import GaussianCertificate, gaussian_certificate
 from skelmix.accounting.gaussian.participation import (
-    aggregator_delta,
     aggregator_epsilon,
     largest_mu_against_aggregator,
 )
@@ -129,8 +128,8 @@ def test_a_coin_is_never_accounted_for_below_the_truth():
     run = Participations(40, 0.2, cap=12)
     for epsilon in (0.5, 2.0, 4.0, 6.0):
         below = independent_delta(epsilon, run, 0.3, interval=2e-3, pessimistic=False)
-        found = aggregator_delta(CERTIFICATE, run, epsilon=epsilon, coin=0.3)
-        assert below <= found <= below * 1.05 + 1e-10
+        assert aggregator_epsilon(CERTIFICATE, run, delta=below, coin=0.3) >= epsilon
+        assert aggregator_epsilon(CERTIFICATE, run, delta=below * 1.05 + 1e-10, coin=0.3) <= epsilon
 
 
 @pytest.mark.parametrize(
@@ -140,9 +139,12 @@ def test_a_coin_is_never_accounted_for_below_the_truth():
 def test_sums_are_above_the_truth_by_a_hundred_millionth(mu, rounds, q, cap):
     run = Participations(rounds, q, cap)
     certificate = gaussian_certificate(1 / mu)
-    for epsilon in (0.0, 0.1, 3.0, 29.0, 60.0, 75.0):
+    for epsilon in (1e-6, 0.1, 3.0, 29.0, 60.0, 75.0):
         truth = exact_delta(epsilon, certificate.mu, rounds, q, cap)
-        assert truth <= aggregator_delta(certificate, run, epsilon=epsilon) <= truth * (1 + 1e-8) + 1e-270
+        at, above = float(truth), float(truth * (1 + 1e-8))
+        if at > 1e-270:
+            assert aggregator_epsilon(certificate, run, delta=at) >= epsilon * (1 - 1e-12)
+            assert aggregator_epsilon(certificate, run, delta=above) <= epsilon
 
 
 def test_epsilon_is_the_least_that_delta_allows_far_out():
@@ -196,7 +198,7 @@ def test_slack_is_paid_for_each_contribution_and_not_times_e_to_the_epsilon():
     )  # e^46·16·1e-9 for whom participation is secret
     too_much = GaussianCertificate("gdp", CERTIFICATE.mu, 3e-6, CERTIFICATE.mu, 1.0, 1)
     assert aggregator_epsilon(too_much, JOB, delta=1e-5) == math.inf
-    assert aggregator_delta(too_much, JOB, epsilon=28.86) == pytest.approx(1e-5 + 1.2e-5, rel=1e-3)
+    assert aggregator_epsilon(too_much, JOB, delta=1e-5 + 1.2e-5) == pytest.approx(28.86, abs=1e-3)
 
 
 @pytest.mark.parametrize("coin", [1.0, 0.1])
@@ -211,7 +213,7 @@ def test_what_cannot_be_had_is_refused():
     with pytest.raises(PrivacyUnattainable, match="raise epsilon or delta"):
         largest_mu_against_aggregator(1.0, 1e-13, JOB, coin=0.5)
     assert aggregator_epsilon(CERTIFICATE, JOB, delta=1e-13, coin=0.5) == math.inf
-    assert aggregator_delta(gaussian_certificate(1e-3), JOB, epsilon=1.0, coin=0.5) == 1.0
+    assert aggregator_epsilon(gaussian_certificate(1e-3), JOB, delta=0.9, coin=0.5) == math.inf
     assert aggregator_epsilon(GaussianCertificate("gdp", 0.0, 0.0, 0.0, 0.0, 1), JOB, delta=1e-5) == 0
     for bad in (dict(sampling_probability=0.0), dict(sampling_probability=1.5), dict(cap=0), dict(rounds=0)):
         with pytest.raises(InvalidInput, match=next(iter(bad))):

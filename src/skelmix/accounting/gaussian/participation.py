@@ -26,7 +26,7 @@ from skelmix.accounting.gaussian.certificate import GaussianCertificate
 from skelmix.accounting.gaussian.random_rounds import directions, gaussian_deltas
 from skelmix.accounting.participations import Participations
 from skelmix.errors import InvalidInput, PrivacyUnattainable
-from skelmix.validation import non_negative, positive, probability
+from skelmix.validation import positive, probability
 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 9  # the discretisation is halved at most so often
@@ -99,29 +99,6 @@ def aggregator_epsilon(
         return 0.0
     mu = max(certificate.mu, 1e-12)
     return _epsilon(mu, certificate.slack, float(coin), participations, float(delta))[0]
-
-
-def aggregator_delta(
-    certificate: GaussianCertificate, participations: Participations, *, epsilon: float, coin: float = 1.0
-) -> float:
-    """An upper bound on the δ of a run at ε, at most 1; see `aggregator_epsilon`."""
-    non_negative(epsilon=epsilon)
-    _check_coin(coin)
-    if certificate.mu == 0 and certificate.slack == 0:
-        return 0.0
-    mu = max(certificate.mu, 1e-12)
-    if coin < 1 and mu > _LARGEST_MU:
-        return 1.0
-    paid = participations.expected * certificate.slack * (1 + 1e-12)
-    best = 1.0
-    for interval in _intervals(mu, coin):
-        forward, reverse = directions(mu, float(coin), participations, interval)
-        refined = min(best, max(forward.delta(epsilon) + coin * paid, reverse.delta(epsilon) + paid))
-        settled = best - refined <= _CONVERGED * refined and best < 1
-        best = refined
-        if settled:
-            break
-    return best
 
 
 def largest_mu_against_aggregator(
