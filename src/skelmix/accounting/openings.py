@@ -29,7 +29,7 @@ Its masks cannot be removed, with the participant or without it, or there are fe
 `likely_survivors`: three events, each under 2^-42.
 """
 
-_NEGLIGIBLE = 1e-25
+_NEGLIGIBLE = 1e-25  # probabilities below it are bounded coarsely
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ PAIRS = ("concentrated", "spread")
 OVERSHOOT = 4.0
 
 _COORDINATES_AT_ONCE = 1 << 21
-_LOG_TAIL = -60.0
+_LOG_TAIL = -60.0  # in nats: mass that the score leaves out
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ ERROR = 1e-6
 DRIFT = 1e-3
 
 _ALONE = Cohort(1, 1, sampling="none")
-_COORDINATES = 1 << 26
+_COORDINATES = 1 << 26  # of all games of a setting together
 _MOST_TRIALS = 400_000
-_LARGEST_SCALE = 64.0
+_LARGEST_SCALE = 64.0  # γ, integer steps per unit
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from skelmix.cli.tables import Line, Table, few, open_table
 from skelmix.errors import InvalidInput
 from skelmix.wording import counted
 
-_SHOWN = 5
+_SHOWN = 5  # cells named to the owner
 
 
 @dataclass(frozen=True)

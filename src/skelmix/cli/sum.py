@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DEMONSTRATION = (
     "demonstration: {:,} made-up vectors, whose error can be shown; give --input FILE to add up your own rows"
 )
-_MANY = 1_000
+_MANY = 1_000  # participants, from which on the protocol takes a while
 _SLOW = (
     "{:,} participants run secure aggregation in this process, which takes a while; --secure simulated adds "
     "at once, with the same noise"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skelmix.planning import Plan
     from skelmix.rounds.summation import PrivateSum
 
-_MOST_SHOWN = 100
+_MOST_SHOWN = 100  # coordinates in the table
 
 UNPROTECTED = (
     "NOT PRIVATE: computed from the rows without noise, for the owner of the file; nothing was released. A "

@@ -19,7 +19,7 @@ from skelmix.errors import CorruptState
 
 BATCHES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
 _SHAPE = (3, 32, 32)
-_RECORD = 1 + 3 * 32 * 32
+_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the image
 
 
 def read_batch(path: Path, *, sha256: str | None = None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

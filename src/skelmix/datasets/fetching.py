@@ -26,7 +26,7 @@ from skelmix.errors import CorruptState, DataUnavailable
 from skelmix.replacement import replacing
 
 _CONNECT_SECONDS = 3.0
-_BLOCK = 1 << 16
+_BLOCK = 1 << 16  # bytes read at a time
 
 
 def fetch(name: str, *, progress: bool = True) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from skelmix.display.facts import Section
 
-WIDTH = 80
+WIDTH = 80  # characters
 _TIED = "\u00a0"
 #: spaces that no line is broken at: between a number and its unit, and around "=" and "≤"
 _TIES = re.compile(r"(?<=\d) (?=[^\W\d_])|(?<=[^\W\d_]) (?=[=≤] )|(?<=[=≤]) ")

@@ -26,7 +26,7 @@ from skelmix.validation import positive, whole
 MAX_BOUND = 2.0**52  # above it float64 no longer tells neighbouring integers apart
 MIN_BOUND = 2.0**-400  # below it squares underflow
 _TWO_U = 2.0**-52
-_TINY = 2.0**-1074
+_TINY = 2.0**-1074  # the smallest positive float64
 _LARGEST_NORM = 2.0**100  # above it squares may overflow in float32
 _ANY_ORDER = {"reassoc", "contract"}  # the error bound holds for every order of summation: let it vectorise
 

@@ -24,7 +24,7 @@ from skelmix.planning import Plan
 RESULT = "skelmix-result "
 """How a line of the result begins; the lines' texts, joined, are one JSON object."""
 
-_LINE = 4096
+_LINE = 4096  # characters of a result per printed line
 
 app = ServerApp()
 

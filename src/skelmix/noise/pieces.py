@@ -28,7 +28,7 @@ from skelmix.noise.scratch_memory import scratch
 from skelmix.noise.table import buffers_for, sampler
 
 VERSION = 1
-SEGMENT = 1 << 16
+SEGMENT = 1 << 16  # coordinates per stream of a seed; part of what both sides must agree on
 LARGEST_RATE = 10**8
 """The largest rate of a piece: that of the largest exact table."""
 

@@ -27,8 +27,8 @@ from skelmix.noise.scratch_memory import scratch
 from skelmix.validation import whole
 
 CHUNK = 1 << 17  # samples per pass: words, table and output stay in the second-level cache
-_BLOCK = 64
-_MOST_VARIANCE = 2.1e8
+_BLOCK = 64  # samples checked for open places at a time
+_MOST_VARIANCE = 2.1e8  # a Skellam rate of 10^8 has 2·10^8; larger tables would not pay
 _MOST_SUMMED = 4e6  # largest copies²·variance of a sum of discrete Gaussians, its polynomial's degree squared
 _NEGLIGIBLE = -128 * np.log(2)
 

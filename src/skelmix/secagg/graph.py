@@ -46,8 +46,8 @@ from math import ceil, comb
 from skelmix.errors import InvalidInput
 from skelmix.validation import fraction, whole
 
-FAILURE_BITS = 40
-LEAST_SPARSE = 100
+FAILURE_BITS = 40  # a bad graph has a probability below 2^-40
+LEAST_SPARSE = 100  # participants
 _EACH_BITS = FAILURE_BITS + 2  # three events under 2^-42 each stay under 2^-40 together
 _SELDOM_BITS = 20  # for event 2 with exactly `threshold` answers, where the degree rests on a law
 _LAW_BITS = 20  # dropout rates are rounded up to this many binary places

@@ -204,7 +204,7 @@ def transcript_of(request: ShareRequest) -> bytes:
 # Upper limits in bytes, checked before a message is decoded. An index takes at most 3 bytes, a byte string 3
 # to 5 of head.
 _FRAME = 256
-_ROW = 16
+_ROW = 16  # bytes, as _FRAME
 
 
 def limit_advertisement() -> int:

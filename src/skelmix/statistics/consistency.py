@@ -23,12 +23,12 @@ from skelmix.statistics.intervals import CumulativeNoise
 from skelmix.statistics.layout import Layout
 
 _MOST_MARGIN = 4096  # larger margins are left as they are
-_STEPS = 100
-_HALVINGS = 40
+_STEPS = 100  # of Newton's method, at most
+_HALVINGS = 40  # of one step, at most
 _CLOSE = 1e-9  # standard deviations
 _LARGE, _MOBILITY = 6.0, 0.1  # standard deviations that no empty cell reaches; how far larger counts move
 _ROUNDING = 1e-12  # of a sum of squares: near the end it is larger than what a step gains
-_MOST_COVARIANCES = 1 << 22
+_MOST_COVARIANCES = 1 << 22  # most numbers kept: constraints times entries, 32 MiB
 Pair = tuple[IntArray, IntArray]
 
 

@@ -15,8 +15,8 @@ from skelmix.statistics.arrow import NUMBER, pyarrow
 from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 
 BATCH = 1 << 17  # records in memory at a time
-_CSV_BLOCK = 1 << 22
-_SHOWN = 10
+_CSV_BLOCK = 1 << 22  # bytes read at a time
+_SHOWN = 10  # lines named to the owner
 _NUMBER = re.compile(NUMBER, re.ASCII)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from skelmix.arrays import FloatArray
 
 _SHARE_FOR_MEAN = 0.02  # share of the error probability that pays for the unknown mean inside a variance
-_GRID = 129
+_GRID = 129  # means m whose intervals are joined
 
 
 @dataclass(frozen=True)

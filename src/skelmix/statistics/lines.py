@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO
 
-LONGEST = 1 << 20
-_BLOCK = 1 << 22
+LONGEST = 1 << 20  # bytes of one line
+_BLOCK = 1 << 22  # bytes read at a time
 _CELL = rb'(?:[^",\r]*|"(?:[^"\r]|"")*")'
 _QUOTED = re.compile(rb'"[^"]*"')
 _LINE = re.compile(rb"%b(?:,%b)*\r?\n?" % (_CELL, _CELL))

@@ -19,7 +19,7 @@ from skelmix.statistics.domains import Bins, Bounds, Categories, Domain
 from skelmix.statistics.queries import Question
 from skelmix.statistics.statements import KINDS, ColumnUse, Statement, UnreadableQuestion, resolve
 
-_LONGEST = 1_000_000
+_LONGEST = 1_000_000  # characters
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*\.\.(?!\.)\s*({_NUMBER})(?:\s+by\s+({_NUMBER}))?(?=\s*[,;)]|\s*$)")
 _BARE = re.compile(r"[^\s'\"|,;:()]+(?: [^\s'\"|,;:()]+)*")

@@ -26,7 +26,7 @@ from skelmix.statistics.layout import Layout
 from skelmix.statistics.owners import add_owners, prolific_owners
 from skelmix.validation import whole
 
-_SHOWN = 10
+_SHOWN = 10  # values named to the owner
 
 
 @dataclass(frozen=True)

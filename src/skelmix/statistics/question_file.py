@@ -15,7 +15,7 @@ from skelmix.statistics.statements import KINDS, ColumnUse, Statement, Unreadabl
 _KEYS = {
     "kind", "column", "columns", "bounds", "width", "categories", "probabilities", "k", "importance",
 }  # fmt: skip
-_LARGEST = 4_000_000
+_LARGEST = 4_000_000  # bytes
 
 
 def read_question(path: Path) -> Question:

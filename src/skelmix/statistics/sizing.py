@@ -26,8 +26,8 @@ _GRID_NOISE = 400.0  # standard deviation on the integer grid at which coding co
 _CLOSE = 1.02  # bits are enough when the standard error is at most this many times the central Gaussian's
 _NOISE_REACH = 12.0  # standard deviations that the noise exceeds with a probability below 1e-30 only
 _RARE, _MOST_WRONG = 1e-6, 0.01  # probabilities of a wrong sum that are sought, and that are borne
-_PADDED = 1 << 12
-_ATTEMPTS = 8
+_PADDED = 1 << 12  # entries of a vector with zeros behind
+_ATTEMPTS = 8  # plans that are tried for a relative error
 
 
 @dataclass(frozen=True)

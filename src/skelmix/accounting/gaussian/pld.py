@@ -36,7 +36,7 @@ _Gaussians = tuple[tuple[float, float, int], ...]  # (mu, sampling probability, 
 _COARSEST = 4e-3  # first discretisation of the privacy loss
 _FINEST_STEPS = 11  # the discretisation is halved at most so often
 _CONVERGED = 1e-3  # ε may still fall by about a third of this (relative, or absolute above ε = 1)
-_MOST_POINTS = 2e6
+_MOST_POINTS = 2e6  # of the finest grid
 
 
 class _Profile(Protocol):

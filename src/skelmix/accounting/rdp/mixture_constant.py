@@ -35,7 +35,7 @@ TIGHTNESS = 1e-4
 """How far, relatively, the returned bound may lie above the supremum."""
 
 _FAR = 1e6  # with more variance, closed forms replace sums over the masses
-_LONGEST = 1 << 22
+_LONGEST = 1 << 22  # masses in one sum
 
 
 def kappa(law: Law, reach: float, orders: Iterable[int] = DEFAULT_ORDERS) -> FloatArray:

@@ -23,8 +23,8 @@ from skelmix.arrays import FloatArray
 
 INFLATION = 1e-9
 _SMALL = 0.05  # below this, ln Ξ is taken from the sum of Ξ - 1
-_CUT = 1e-20
-_BLOCK = 512
+_CUT = 1e-20  # a sum ends at terms below this share of it
+_BLOCK = 512  # masses at a time, 4 KiB per array
 
 
 @njit(cache=True, nogil=True)
