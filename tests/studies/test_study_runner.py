@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from study_for_tests import STUDY
 
-from skelmix.studies.rows import read
+from skelmix.studies.rows import commits_of, key, read
 from skelmix.studies.study import run
 from skelmix.studies.verdicts import Claim
 
@@ -133,3 +133,21 @@ def test_rows_of_another_study_with_the_same_settings_are_borrowed(tmp_path: Pat
     )
     assert len(measured) == 4
     assert len(outcome.rows) == 8
+
+
+def test_borrowed_rows_keep_the_commit_that_measured_them(tmp_path: Path) -> None:
+    run(STUDY, tmp_path, command="c", workers=0)
+    source = tmp_path / "squares.csv"
+    first, _, *rest = source.read_text().splitlines()
+    source.write_text("\n".join([first, "# then; commit 0123abc; numpy", *rest, ""]))
+    other = replace(STUDY, name="more-squares", borrow=("squares",))
+    outcome = run(other, tmp_path, command="skelmix reproduce more-squares", seeds=2, workers=0)
+    commits = commits_of(outcome.csv, ("revision", "x", "seed"))
+    assert len(commits) == 8
+    assert [commits[key(row, ("revision", "x", "seed"))] for row in outcome.rows if row["seed"] == 0] == [
+        "0123abc"
+    ] * 4
+    assert "0123abc" not in {
+        commits[key(row, ("revision", "x", "seed"))] for row in outcome.rows if row["seed"]
+    }
+    assert "commit 0123abc; copied from squares.csv" in outcome.csv.read_text()

@@ -120,16 +120,23 @@ class ResultFile:
 
     def announce(self, command: str) -> None:
         """Write which command the following rows come from, and the column names when the file is new."""
-        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        source = f"commit {revision}; " if (revision := commit()) else ""
-        header = f"# {command}\n# {when}; {source}{versions()}\n"
-        self._write(header + (_line(self.columns) if self._empty else ""))
-        self._empty = False
+        self._head(command, commit(), versions())
+
+    def announce_copies(self, command: str, measured_by: str | None, source: Path) -> None:
+        """Write that the following rows were measured by a commit in another file, `source`."""
+        self._head(command, measured_by, f"copied from {source.name}")
 
     def append(self, row: Row) -> None:
         """Add one row, whole or not at all, and on disk when this returns."""
         self._write(_line([text(row.get(column)) for column in self.columns]))
         self.rows[key(row, self.settings)] = {column: row.get(column) for column in self.columns}
+
+    def _head(self, command: str, measured_by: str | None, how: str) -> None:
+        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        origin = f"commit {measured_by}; " if measured_by else ""
+        columns = _line(self.columns) if self._empty else ""
+        self._write(f"# {command}\n# {when}; {origin}{how}\n{columns}")
+        self._empty = False
 
     def _open(self) -> None:
         self._lock = FileLock(self.path)

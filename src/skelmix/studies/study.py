@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from skelmix.errors import PrivacyUnattainable
 from skelmix.studies.grid import Grid
-from skelmix.studies.rows import ResultFile, Row, key, read
+from skelmix.studies.rows import ResultFile, Row, commits_of, key, read
 from skelmix.studies.verdicts import Claim
 
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -100,9 +101,9 @@ def run(
     if measure:
         with ResultFile(path, settings, study.measures) as file:
             missing = [cell for cell in cells if key(cell, settings) not in file.rows]
+            missing = _borrow(study, output, quick, file, missing)
             if missing:
                 file.announce(command)
-            missing = _borrow(study, output, quick, file, missing)
             on_start(len(missing), len(cells))
             done = len(cells) - len(missing)
             for row in _measured(study, missing, study.workers if workers is None else workers):
@@ -153,14 +154,21 @@ def markdown(outcome: Outcome, command: str) -> str:
 
 
 def _borrow(study: Study, output: Path, quick: bool, file: ResultFile, missing: list[Row]) -> list[Row]:
-    """Copy rows that another study has measured with the same settings; returns what is still missing."""
+    """Copy rows that another study has measured with the same settings, under the commits that measured them.
+
+    Returns what is still missing.
+    """
     for name in study.borrow:
-        columns, rows = read(output / f"{name}{'-quick' if quick else ''}.csv", file.settings)
+        source = output / f"{name}{'-quick' if quick else ''}.csv"
+        columns, rows = read(source, file.settings)
         if not set(columns) <= set(file.columns):
             continue  # what is measured here, and not there, stays empty
-        for cell in missing:
-            if (row := rows.get(key(cell, file.settings))) is not None:
-                file.append(row)
+        places = [place for cell in missing if (place := key(cell, file.settings)) in rows]
+        commits = commits_of(source, file.settings) if places else {}
+        for measured_by, group in groupby(sorted(places, key=lambda at: commits[at] or ""), commits.get):
+            file.announce_copies(f"skelmix reproduce {name}", measured_by, source)
+            for place in group:
+                file.append(rows[place])
         missing = [cell for cell in missing if key(cell, file.settings) not in file.rows]
     return missing
 
