@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 
-def skelmix(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+def skelmix(*words: object, timeout: float = 180, **options: Any) -> subprocess.CompletedProcess[str]:
     """`skelmix words...`, with options of `subprocess.run` such as cwd and env."""
     return subprocess.run(
         [sys.executable, "-m", "skelmix", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=timeout,
         **options,
     )
 

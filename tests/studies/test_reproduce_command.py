@@ -19,7 +19,8 @@ def test_every_study_runs_end_to_end_at_toy_size(tmp_path: Path) -> None:
             fetch(name, progress=False)
     except DataUnavailable as error:
         pytest.skip(str(error))
-    ran = skelmix("reproduce", "--all", "--quick", "--output", tmp_path)
+    # some 45 seconds of one core; the limit is for machines that do much else
+    ran = skelmix("reproduce", "--all", "--quick", "--output", tmp_path, timeout=600)
     assert ran.returncode == 0, ran.stderr
     for name in STUDIES:
         _, rows = read(tmp_path / f"{name}-quick.csv", ())
