@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.errors import InvalidInput
-from skelmix.statistics.arrow import NUMBER, pyarrow
+from skelmix.statistics.arrow import NUMBER, pyarrow, without_views
 from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 
 BATCH = 1 << 17  # records in memory at a time
@@ -71,7 +71,8 @@ def _parquet(path: Path, columns: Collection[str], categories: Collection[str]) 
             for group in range(file.num_row_groups):
                 yield _empty_rows(file.metadata.row_group(group).num_rows)
             return
-        yield from file.iter_batches(batch_size=BATCH, columns=list(columns), use_threads=True)
+        for batch in file.iter_batches(batch_size=BATCH, columns=list(columns), use_threads=True):
+            yield without_views(batch)
 
 
 def _empty_rows(count: int) -> Any:
