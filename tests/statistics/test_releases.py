@@ -138,6 +138,8 @@ def test_another_standard_deviation_is_noticed(released_counts, wrong):
         (TEXT, 4.0, Parties(5, 10_000)),
         ("quantiles(stay, 0..60 by 0.1; 0.5); " + TEXT, 0.2, Parties(10, 100_000)),
         ("count", 4.0, Parties(5, 100_000_000)),
+        ("count", 20.0, Parties(5, 100_000_000)),
+        ("count", 2.0, Parties(200, 1_000_000_000)),
     ],
 )
 def test_the_error_is_close_to_the_central_gaussians(text, epsilon, parties):
