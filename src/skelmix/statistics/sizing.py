@@ -191,7 +191,7 @@ def plan_record_sum(
 
 
 def planned_sizes(dimension: int) -> tuple[int, ...]:
-    """The lengths that the vector of a question may have in a plan: its own, and longer ones with zeros behind.
+    """The lengths that a question's vector may have in a plan: its own, and longer ones with zeros behind.
 
     The rotation spreads a large sum over all coordinates: each needs fewer bits where there are more of them.
     """
