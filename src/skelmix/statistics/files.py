@@ -15,6 +15,7 @@ from skelmix.statistics.arrow import NUMBER, pyarrow, without_views
 from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 
 BATCH = 1 << 17  # records in memory at a time
+_PAGES = 1 << 20  # bytes of a column of a Parquet file read at a time
 _CSV_BLOCK = 1 << 22  # bytes read at a time
 _SHOWN = 10  # lines named to the owner
 _NUMBER = re.compile(NUMBER, re.ASCII)
@@ -66,7 +67,7 @@ def _parquet(path: Path, columns: Collection[str], categories: Collection[str]) 
     schema = pa.parquet.read_schema(path)
     _check_columns(path, schema.names, columns)
     plain = [name for name in categories if not pa.types.is_nested(schema.field(name).type)]
-    with pa.parquet.ParquetFile(path, read_dictionary=plain, pre_buffer=False) as file:
+    with pa.parquet.ParquetFile(path, read_dictionary=plain, pre_buffer=False, buffer_size=_PAGES) as file:
         if not columns:  # only records are counted
             for group in range(file.num_row_groups):
                 yield _empty_rows(file.metadata.row_group(group).num_rows)
