@@ -57,9 +57,10 @@ def stats_command(
     group = Parties(len(files), number, questions.owners(owner, rows), colluding)
     check_report(output, "--output")
     planned = questions.planned(asked, epsilon, relative_error, delta, group, level=level, joint=joint)
-    expected = questions.expected(planned, assumed=records is None)
+    errors = planned.expected_errors
+    expected = questions.expected(planned.plan, errors, assumed=records is None)
     if plan_only:
-        emit(questions.plan_payload(planned), f"{planned.plan}\n\n{expected}", as_json=as_json)
+        emit(questions.plan_payload(planned.plan, errors), f"{planned.plan}\n\n{expected}", as_json=as_json)
         return
     print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     with progress() as bar:

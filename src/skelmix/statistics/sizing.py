@@ -121,7 +121,7 @@ class StatisticsPlan:
     @property
     def central_ratio(self) -> float:
         """Standard error divided by the central Gaussian's with the same ε and δ."""
-        return self.precision.standard_deviation / math.sqrt(self.plan.central_gaussian_mse)
+        return central_ratio(self.plan)
 
 
 def wrap_probability(plan: Plan) -> float:
@@ -215,13 +215,17 @@ def _plan_of_size(target: PrivacyTarget, parties: Parties, size: int, clip_norm:
 
 def _is_close(record_plan: Plan) -> bool:
     """Whether bits are enough: sums hardly ever wrap around, and coding costs little beside the noise."""
-    close = _CLOSE * math.sqrt(record_plan.central_gaussian_mse)
-    return wrap_probability(record_plan) < _RARE and entry_deviation(record_plan) <= close
+    return wrap_probability(record_plan) < _RARE and central_ratio(record_plan) <= _CLOSE
 
 
 def entry_deviation(plan: Plan) -> float:
     """Standard deviation of an entry of the decoded sum: the noise, with a bound on the rounding's."""
     return math.sqrt(plan.predicted.noise + plan.cohort.uploads / (4 * plan.mechanism.scale**2))
+
+
+def central_ratio(plan: Plan) -> float:
+    """Standard error of an entry divided by the central Gaussian's with the same ε and δ."""
+    return entry_deviation(plan) / math.sqrt(plan.central_gaussian_mse)
 
 
 def _first_bits(target: PrivacyTarget, parties: Parties, dimension: int) -> int:
