@@ -43,6 +43,7 @@ def test_options_of_the_adaptive_clip_arrive():
     [
         (("account",), "RUN is a run directory"),
         (("party",), "POLICY is the party's policy"),
+        (("stats",), "MORE: files of further parties"),
         (("data", "fetch"), "NAME is mnist"),
         (("data", "verify"), "NAME is mnist"),
     ],

@@ -67,6 +67,15 @@ def test_one_party_is_refused_in_words_of_the_option(folder):
     assert "--party hospital-1.csv: the only one" in done.stderr
 
 
+def test_every_file_behind_the_option_is_a_party(folder):
+    """As the shell writes `--party *.csv`."""
+    done = skelmix(
+        "stats", "--party", "hospital-1.csv", "hospital-2.csv", "--ask", "count", "--json", cwd=folder
+    )
+    (count,) = json.loads(done.stdout)["answers"]
+    assert abs(count["value"] - 800) < 6 * count["standard_error"]
+
+
 def test_a_mistake_in_the_question_is_shown_in_its_line(folder):
     done = stats(folder, "--ask", "count; meen(age, 0..110)")
     assert done.returncode == 2

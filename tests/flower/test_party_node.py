@@ -1,5 +1,6 @@
 """A party's SuperNode runs the party's own code; the commands say what is wrong before anything is asked."""
 
+import json
 import signal
 import subprocess
 from importlib import import_module
@@ -123,6 +124,19 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path, words, message):
     done = skelmix(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_the_error_of_a_plain_sum_is_known_before_anybody_is_asked(tmp_path):
+    rows = ["--sum", "age, stay", "--clip-norm", 120]
+    done = skelmix(*ASKED, "127.0.0.1:1", "--insecure", *rows, "--plan-only", "--json", cwd=tmp_path)
+    plan = json.loads(done.stdout)
+    ages, stays = plan["expected"]
+    assert (ages["query"], stays["query"]) == ("total(age)", "total(stay)")
+    assert ages["standard_error"] == pytest.approx(plan["predicted"]["deviation"], rel=0.01)
+    assert ages["relative_error"] == pytest.approx(ages["standard_error"] / (9 * 120))
+    done = skelmix(*ASKED, "127.0.0.1:1", "--insecure", *rows, "--seconds", 10, cwd=tmp_path)
+    assert "  total(age): standard error about " in done.stdout
+    assert "is the SuperLink there?" in done.stderr
 
 
 def test_a_superlink_that_is_not_there_is_said(tmp_path):

@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from skelmix.studies.fleet import free_ports
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "separate-machines.md"
@@ -25,8 +27,23 @@ def guide() -> tuple[str, str]:
     text = GUIDE.read_text(encoding="utf-8")
     blocks = [block.replace("\\\n", " ") for block in AS_WRITTEN.findall(text)]
     lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    assert len(lines) == 7
+    assert len(lines) == 8
     return FILES.findall(text)[0], "\n".join(lines)
+
+
+def total(name: str, printed: str) -> tuple[float, float]:
+    """The total of a column and its standard error, as printed."""
+    found = re.search(rf"^total {name} +([\d,.]+) +([\d,.]+)", printed, re.MULTILINE)
+    assert found is not None, printed
+    return float(found[1].replace(",", "")), float(found[2].replace(",", ""))
+
+
+def clipped_rows(directory: Path) -> np.ndarray:
+    """Age and stay of all records, zero where one is missing, shortened to a norm of 120."""
+    files = [path.read_text().splitlines()[1:] for path in directory.glob("hospital-*/stays.csv")]
+    cells = [line.split(",") for lines in files for line in lines]
+    rows = np.array([[float(row[1]), float(row[4])] if row[1] else [0.0, 0.0] for row in cells])
+    return rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True) / 120)
 
 
 def test_the_guide_goes_from_five_directories_to_the_answer(tmp_path):
@@ -65,7 +82,12 @@ def test_the_guide_goes_from_five_directories_to_the_answer(tmp_path):
     assert "5 of 5 parties refuse; nobody was charged; parties " in printed
     assert "column 'patient' may not be asked here" in printed
     assert "Private statistics" in (tmp_path / "report.html").read_text()
+    for name, truth in zip(("age", "stay"), clipped_rows(tmp_path).sum(axis=0), strict=True):
+        value, error = total(name, printed)
+        assert abs(value - truth) < 6 * error
     for number in range(1, 6):
         spent = (tmp_path / f"hospital-{number}" / "state" / "spent.jsonl").read_text().splitlines()
-        assert len(spent) == 2, "a header, and one charge: the refused question cost nothing"
-        assert "count; mean(age, 0..110)" in json.loads(spent[1].rpartition("\t")[0])["purpose"]
+        assert len(spent) == 3, "a header, and two charges: the refused question cost nothing"
+        purposes = [json.loads(line.rpartition("\t")[0])["purpose"] for line in spent[1:]]
+        assert "count; mean(age, 0..110)" in purposes[0]
+        assert '"kind": "sum"' in purposes[1]

@@ -84,6 +84,18 @@ def test_an_impossible_target_is_refused():
         )
 
 
+@pytest.mark.parametrize("bound", ["tight", "gdp"])
+def test_targets_that_renyi_accounting_does_not_reach_are_planned_without_it(bound):
+    """However large the noise is, orders up to 256 give no ε so small at this δ."""
+    target = sk.PrivacyTarget(0.05, 1e-9)
+    planned = sk.plan(target, dimension=64, bits=16, bound=bound, cohort=sk.Cohort.everyone(1_000))
+    assert planned.report.epsilon <= 0.05
+    assert planned.summary()["central_gaussian_mse_rdp"] is None
+    assert "with Rényi accounting" not in str(planned)
+    with pytest.raises(PrivacyUnattainable, match="raise epsilon or delta"):
+        sk.plan(target, dimension=64, bits=16, bound="rdp", cohort=sk.Cohort.everyone(1_000))
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -55,6 +55,20 @@ def test_the_size_of_batches_does_not_matter(tmp_path, monkeypatch):
     assert (party_sum(tmp_path / "same.parquet", LAYOUT, RADIUS).vector == before).all()
 
 
+def test_a_file_is_never_in_memory_as_a_whole_however_its_rows_are_grouped(tmp_path):
+    path, records = tmp_path / "one-group.parquet", 2_000_000
+    column = np.random.default_rng(1).normal(size=records)
+    pa.parquet.write_table(
+        pa.table({"x": column}), path, row_group_size=records, compression="none", use_dictionary=False
+    )
+    before, most, seen = pa.total_allocated_bytes(), 0, 0
+    for batch in files.batches(path, ["x"]):
+        seen += len(batch)
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert seen == records
+    assert most < column.nbytes / 3
+
+
 BAD = [
     "p9,old,F,A",  # text where a number is needed
     "p9,12,F",  # a cell too few

@@ -1,6 +1,7 @@
 """Questions: what the text says, what the TOML file says, and where an error points."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -60,6 +61,14 @@ def test_a_domain_may_be_declared_apart_or_come_from_a_schema():
     assert parse_question(text).queries == (asked,)
     known = {"sex": SEX.domain, "diagnosis": DIAGNOSIS.domain}
     assert parse_question("crosstab(diagnosis, sex)", columns=known).queries == (asked,)
+
+
+def test_the_file_in_the_guide_is_a_question(tmp_path):
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "statistics.md"
+    (text,) = re.findall(r"```toml\n(.*?)```", guide.read_text(), re.DOTALL)
+    (tmp_path / "question.toml").write_text(text)
+    asked = (MEANT.queries[1], MEANT.queries[4], MEANT.queries[3])
+    assert read_question(tmp_path / "question.toml") == Question(asked, (16, 1, 1))
 
 
 def test_toml_has_the_same_content(tmp_path):

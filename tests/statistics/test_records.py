@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
@@ -256,14 +257,16 @@ def owned(tmp_path):
     table = pa.table({"who": owners, "x": np.arange(11.0), "c": list("AABABABABAB")})
     pa.parquet.write_table(table, tmp_path / "owned.parquet", row_group_size=3)
     pa.csv.write_csv(table, tmp_path / "owned.csv")
+    views = table.cast(pa.schema({"who": pa.string_view(), "x": pa.float64(), "c": pa.binary_view()}))
+    pa.parquet.write_table(views, tmp_path / "views.parquet")
     return table, tmp_path
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_an_owner_is_bounded_and_others_count_in_full(owned, suffix):
+@pytest.mark.parametrize("name", ["owned.parquet", "owned.csv", "views.parquet"])
+def test_an_owner_is_bounded_and_others_count_in_full(owned, name):
     table, directory = owned
     layout = Layout(parse_question("count; sum(x, 0..10); histogram(c: A|B)"))
-    path = directory / f"owned.{suffix}"
+    path = directory / name
     found = party_sum(path, layout, RADIUS, Owners("who", 2))
     assert found.private_notes == ()
     batch = table.combine_chunks().to_batches()[0]

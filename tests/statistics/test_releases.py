@@ -1,13 +1,13 @@
 """From files and a question to private answers: planned beforehand, exact sums, noise as promised."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from helpers.hypothesis_tests import follows
-from helpers.interval_coverage import mechanism_coverage
 from skelmix.datasets.hospital_files import hospitals
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.mechanisms import SkellamMixture
@@ -105,14 +105,6 @@ def released_counts():
     return np.array(found) / counting.precision.standard_deviation
 
 
-@pytest.mark.parametrize("kind", ["count", "mean", "histogram"])
-def test_intervals_of_real_releases_cover_95_percent(kind):
-    hits = [release[0] for release in mechanism_coverage(kind, 1_000)]
-    assert follows(~np.array(hits), lambda cut: 0.95, [0])
-    wrong = [release[0] for release in mechanism_coverage(kind, 1_000, shares=1)]
-    assert not follows(~np.array(wrong), lambda cut: 0.95, [0])
-
-
 CUTS = [-2.5, -1.5, -0.7, 0.0, 0.7, 1.5, 2.5]
 
 
@@ -138,6 +130,8 @@ def test_another_standard_deviation_is_noticed(released_counts, wrong):
         (TEXT, 4.0, Parties(5, 10_000)),
         ("quantiles(stay, 0..60 by 0.1; 0.5); " + TEXT, 0.2, Parties(10, 100_000)),
         ("count", 4.0, Parties(5, 100_000_000)),
+        ("count", 20.0, Parties(5, 100_000_000)),
+        ("count", 2.0, Parties(200, 1_000_000_000)),
     ],
 )
 def test_the_error_is_close_to_the_central_gaussians(text, epsilon, parties):
@@ -181,6 +175,26 @@ def test_every_answer_to_a_mixed_question_has_sqrt_k_times_less_noise_than_one_b
         alone = Estimator(layout, noise.precision, radius=noise.radius)
         (error,) = expected_errors(alone, layout, parties.records)
         assert error.standard_error >= math.sqrt(k) * expected.standard_error, query
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "statistics.md"
+QUERIES = {
+    "histograms of three categories": "histogram(c{}: A|B|C)",
+    "means of different columns": "mean(c{}, 0..110)",
+    "sums; histograms of 500 bins": "sum(c{}, 0..110)",
+}
+
+
+@pytest.mark.parametrize("row", QUERIES)
+@pytest.mark.parametrize(("column", "k", "delta"), [(2, 4, 1e-6 / 4), (5, 20, 1e-6)])
+def test_the_guide_states_what_queries_that_share_nothing_gain(row, column, k, delta):
+    (line,) = [line for line in GUIDE.read_text().splitlines() if line.startswith(f"| {row} |")]
+    one, *_ = texts = [QUERIES[row].format(number) for number in range(k)]
+    parties = Parties(5, 10_000)
+    (alone,) = plan_statistics(parse_question(one), PrivacyTarget(1.0 / k, delta), parties).expected_errors
+    joint = plan_statistics(parse_question("; ".join(texts)), TARGET, parties).expected_errors[0]
+    gain = alone.standard_error / joint.standard_error / math.sqrt(k)
+    assert float(line.split("|")[1 + column]) == pytest.approx(gain, abs=0.011)
 
 
 def test_the_least_epsilon_reaches_the_error_and_a_smaller_one_does_not():

@@ -93,9 +93,10 @@ def ask_command(
     check_report(output, "--output")
     statistics = questions.question(ask, queries)
     planned = questions.planned(statistics, epsilon, relative_error, delta, group, level=level, joint=joint)
-    expected = questions.expected(planned)
+    errors = planned.expected_errors
+    expected = questions.expected(planned.plan, errors)
     if plan_only:
-        emit(questions.plan_payload(planned), f"{planned.plan}\n\n{expected}", as_json=as_json)
+        emit(questions.plan_payload(planned.plan, errors), f"{planned.plan}\n\n{expected}", as_json=as_json)
         return
     from skelmix.statistics.asked import AskedStatistics
     from skelmix.statistics.releases import answers_from
@@ -136,13 +137,16 @@ def _sum(
 ) -> None:
     """The plain sum of rows: each record's columns are one vector."""
     from skelmix.statistics.asked import AskedSum
-    from skelmix.statistics.row_sums import plan_row_sum, row_sum_answers
+    from skelmix.statistics.row_sums import plan_row_sum, row_sum_answers, row_sum_errors
 
     asked = AskedSum(tuple(name.strip() for name in columns.split(",")))
     plan = plan_row_sum(asked, target, group, clip_norm=1.0 if clip_norm is None else clip_norm)
+    errors = row_sum_errors(asked, plan)
+    expected = questions.expected(plan, errors)
     if plan_only:
-        emit(plan.summary(), str(plan), as_json=as_json)
+        emit(questions.plan_payload(plan, errors), f"{plan}\n\n{expected}", as_json=as_json)
         return
+    print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     answers: Answers = row_sum_answers(_asked(plan, asked, link, seconds), asked, plan, level)
     clipped = f"clip norm   rows longer than {plan.mechanism.clip_norm:g} were shortened to it"
     emit(questions.payload(answers), f"{answers.table()}\n\n{plan.report}\n{clipped}", as_json=as_json)

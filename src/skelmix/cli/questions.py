@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skelmix.cli.console import err, say_when_compiling
 
 if TYPE_CHECKING:
-    from skelmix.statistics import Answers, Owners, Parties, Question, StatisticsPlan
+    from skelmix.planning import Plan
+    from skelmix.statistics import Answers, ExpectedError, Owners, Parties, Question, StatisticsPlan
 
 
 def question(ask: str | None, queries: Path | None) -> Question:
@@ -69,21 +71,21 @@ def records_or_default(records: int | None, relative_error: float | None) -> int
     return DEFAULT_RECORDS if records is None else records
 
 
-def expected(planned: StatisticsPlan, *, assumed: bool = False) -> str:
+def expected(plan: Plan, errors: Iterable[ExpectedError], *, assumed: bool = False) -> str:
     """What each answer's error will be, in one line per query. assumed: nobody stated how many records."""
     from skelmix.planning.card import relative_error
     from skelmix.wording import counted, figure, up
 
-    report = planned.plan.report
+    report, records = plan.report, plan.cohort.members
     head = (
-        f"expected errors with {counted(planned.parties.records, 'record')}, ε = {up(report.epsilon)} and "
-        f"δ = {report.delta:g} for one {planned.plan.cohort.unit}\n(no data was read for this; squared "
-        f"error {figure(relative_error(planned.plan))} times the central Gaussian's)"
+        f"expected errors with {counted(records, 'record')}, ε = {up(report.epsilon)} and "
+        f"δ = {report.delta:g} for one {plan.cohort.unit}\n(no data was read for this; squared "
+        f"error {figure(relative_error(plan))} times the central Gaussian's)"
     )
-    lines = [head, *(f"  {expected}" for expected in planned.expected_errors)]
+    lines = [head, *(f"  {error}" for error in errors)]
     if assumed:
         lines.append(
-            f"(--records was not given: {planned.parties.records:,} at most are assumed; with fewer, errors "
+            f"(--records was not given: {records:,} at most are assumed; with fewer, errors "
             "of means, variances and ranks are larger in proportion)"
         )
     return "\n".join(lines)
@@ -111,8 +113,10 @@ def payload(answers: Answers) -> dict[str, Any]:
     return {key: listing[key] for key in ("epsilon", "delta", "unit")} | {"answers": listed}
 
 
-def plan_payload(planned: StatisticsPlan) -> dict[str, Any]:
+def plan_payload(plan: Plan, errors: Iterable[ExpectedError]) -> dict[str, Any]:
     """The JSON of a plan that was not run."""
+    from skelmix.statistics.sizing import central_ratio
+
     expected = [
         {
             "query": str(item.query),
@@ -120,9 +124,9 @@ def plan_payload(planned: StatisticsPlan) -> dict[str, Any]:
             "relative_error": item.relative,
             "meaning": item.meaning,
         }
-        for item in planned.expected_errors
+        for item in errors
     ]
-    return planned.plan.summary() | {"expected": expected, "central_ratio": planned.central_ratio}
+    return plan.summary() | {"expected": expected, "central_ratio": central_ratio(plan)}
 
 
 def write_page(output: Path | None, answers: Answers, planned: StatisticsPlan) -> str:

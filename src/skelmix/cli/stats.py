@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def stats_command(
     party: Party,
+    more: Annotated[list[Path] | None, typer.Argument()] = None,
     ask: question.Ask = None,
     queries: question.Queries = None,
     records: question.RecordsOrDefault = None,
@@ -42,25 +43,29 @@ def stats_command(
 ) -> None:
     """Answer a question about all parties' records with one private sum.
 
+    MORE: files of further parties, so that --party *.csv takes every file as a party's.
+
     Example: skelmix stats --party a.csv --party b.csv --records 5000 --ask "count; mean(age, 0..110)"
     """
     from skelmix.statistics import Parties
     from skelmix.statistics.releases import release
 
     asked = questions.question(ask, queries)
-    _check_parties(party)
+    files = [*party, *(more or [])]
+    _check_parties(files)
     number = questions.records_or_default(records, relative_error)
-    group = Parties(len(party), number, questions.owners(owner, rows), colluding)
+    group = Parties(len(files), number, questions.owners(owner, rows), colluding)
     check_report(output, "--output")
     planned = questions.planned(asked, epsilon, relative_error, delta, group, level=level, joint=joint)
-    expected = questions.expected(planned, assumed=records is None)
+    errors = planned.expected_errors
+    expected = questions.expected(planned.plan, errors, assumed=records is None)
     if plan_only:
-        emit(questions.plan_payload(planned), f"{planned.plan}\n\n{expected}", as_json=as_json)
+        emit(questions.plan_payload(planned.plan, errors), f"{planned.plan}\n\n{expected}", as_json=as_json)
         return
     print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     with progress() as bar:
-        task = bar.add_task("parties", total=len(party), note="")
-        answers = release(party, planned, notes=_note, read=lambda path: bar.advance(task))
+        task = bar.add_task("parties", total=len(files), note="")
+        answers = release(files, planned, notes=_note, read=lambda path: bar.advance(task))
     questions.warn_of_more_records(answers, planned)
     wrote = questions.write_page(output, answers, planned)
     text = f"{answers.table()}\n\n{planned.plan.report}{wrote}"

@@ -64,7 +64,7 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
 
 def plan_summary(plan: Plan) -> dict[str, Any]:
     """The plan's numbers as one flat record: what `skelmix plan --json` prints."""
-    mechanism, report = plan.mechanism, plan.report
+    mechanism, report, renyi = plan.mechanism, plan.report, plan.central_gaussian_mse_rdp
     return {
         "epsilon": report.epsilon,
         "delta": report.delta,
@@ -104,7 +104,7 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         "predicted": plan.predicted.to_dict(),
         "central_gaussian_mse": plan.central_gaussian_mse,
-        "central_gaussian_mse_rdp": plan.central_gaussian_mse_rdp,
+        "central_gaussian_mse_rdp": renyi if math.isfinite(renyi) else None,
     }
 
 
@@ -153,8 +153,7 @@ def _costs(plan: Plan, mean_of: int | None) -> tuple[Fact, ...]:
             ("for the sum, " if mean_of else "")
             + f"{figure(predicted.mse)} = noise {figure(predicted.noise)} + rounding "
             f"{figure(predicted.rounding)}{wraps}{sketch}{bias}",
-            f"central Gaussian: {figure(plan.central_gaussian_mse)}, or "
-            f"{figure(plan.central_gaussian_mse_rdp)} with Rényi accounting",
+            f"central Gaussian: {figure(plan.central_gaussian_mse)}{_by_renyi(plan)}",
         ),
         Fact("upload", *_upload(plan)),
         Fact("cohort", f"{plan.cohort}; {_survivors(plan)}"),
@@ -162,6 +161,11 @@ def _costs(plan: Plan, mean_of: int | None) -> tuple[Fact, ...]:
         Fact("noise", _noise(plan)),
         *(Fact("warning", warning, alarm=True) for warning in plan.warnings),
     )
+
+
+def _by_renyi(plan: Plan) -> str:
+    mse = plan.central_gaussian_mse_rdp
+    return f", or {figure(mse)} with Rényi accounting" if math.isfinite(mse) else ""
 
 
 def _grid(plan: Plan) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from skelmix.accounting import calibration, gaussian
 from skelmix.accounting.rdp import closed_form
 from skelmix.accounting.schedule import Schedule
+from skelmix.errors import PrivacyUnattainable
 from skelmix.mechanisms.bounds.gaussian import LARGEST_CERTIFIED
 from skelmix.mechanisms.bounds.renyi import rdp_epsilon
 from skelmix.planning.target import PrivacyTarget
@@ -28,3 +30,14 @@ def central_multiplier(target: PrivacyTarget, schedule: Schedule, renyi: bool) -
         1e9,
         guess=1.0,
     )
+
+
+def renyi_multiplier(target: PrivacyTarget, schedule: Schedule) -> float:
+    """As `central_multiplier` by Rényi accounting, for comparison only.
+
+    Infinity where that reaches no ε so small at this δ, however large the noise is.
+    """
+    try:
+        return central_multiplier(target, schedule, True)
+    except PrivacyUnattainable:
+        return math.inf

@@ -13,7 +13,7 @@ from skelmix.encoding.indicator import AdaptiveClip
 from skelmix.errors import InvalidInput, SkelmixError
 from skelmix.mechanisms import Mechanism, mechanism_from_dict
 from skelmix.planning.card import plan_sections, plan_summary, plan_text, plan_warnings
-from skelmix.planning.central import central_multiplier
+from skelmix.planning.central import central_multiplier, renyi_multiplier
 from skelmix.planning.cohort import Cohort
 from skelmix.planning.digest import json_digest
 from skelmix.planning.guarantee import privacy_report
@@ -222,7 +222,6 @@ class Plan:
         unit = mechanism.clip_norm**2 if adaptive_clip is None else 1.0
         left = PrivacyTarget(target.epsilon, cohort.delta_left_for_noise(target.delta, rounds))
         schedule = cohort.schedule(rounds)
-        central, renyi = (central_multiplier(left, schedule, renyi) for renyi in (False, True))
         return cls(
             target=target,
             cohort=cohort,
@@ -232,8 +231,8 @@ class Plan:
             predicted=predicted_error(mechanism, cohort, alignment),
             alignment=alignment,
             slack=slack,
-            central_gaussian_mse=unit * central**2,
-            central_gaussian_mse_rdp=unit * renyi**2,
+            central_gaussian_mse=unit * central_multiplier(left, schedule, False) ** 2,
+            central_gaussian_mse_rdp=unit * renyi_multiplier(left, schedule) ** 2,
             adaptive_clip=adaptive_clip,
         )
 

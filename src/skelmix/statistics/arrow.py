@@ -125,6 +125,15 @@ def is_text(kind: Any) -> bool:
     return bool(text or plain or types.is_large_binary(kind)) and not types.is_decimal(kind)
 
 
+def without_views(batch: Any) -> Any:
+    """The batch with string views as plain bytes: Arrow cannot pick rows of views."""
+    types = pyarrow().types
+    for place, field in enumerate(batch.schema):
+        if types.is_string_view(field.type) or types.is_binary_view(field.type):
+            batch = batch.set_column(place, field.name, as_bytes(batch.column(place)))
+    return batch
+
+
 def as_bytes(text: Any) -> Any:
     """Text or bytes of any type as binary, or as large binary: nothing is checked, nothing is changed."""
     pa = pyarrow()

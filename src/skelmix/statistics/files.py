@@ -11,10 +11,11 @@ from typing import IO, Any
 
 from skelmix.datasets.missing import MISSING_TEXTS
 from skelmix.errors import InvalidInput
-from skelmix.statistics.arrow import NUMBER, pyarrow
+from skelmix.statistics.arrow import NUMBER, pyarrow, without_views
 from skelmix.statistics.lines import LONGEST, WholeLines, line_problem
 
 BATCH = 1 << 17  # records in memory at a time
+_PAGES = 1 << 20  # bytes of a column of a Parquet file read at a time
 _CSV_BLOCK = 1 << 22  # bytes read at a time
 _SHOWN = 10  # lines named to the owner
 _NUMBER = re.compile(NUMBER, re.ASCII)
@@ -66,12 +67,13 @@ def _parquet(path: Path, columns: Collection[str], categories: Collection[str]) 
     schema = pa.parquet.read_schema(path)
     _check_columns(path, schema.names, columns)
     plain = [name for name in categories if not pa.types.is_nested(schema.field(name).type)]
-    with pa.parquet.ParquetFile(path, read_dictionary=plain, pre_buffer=False) as file:
+    with pa.parquet.ParquetFile(path, read_dictionary=plain, pre_buffer=False, buffer_size=_PAGES) as file:
         if not columns:  # only records are counted
             for group in range(file.num_row_groups):
                 yield _empty_rows(file.metadata.row_group(group).num_rows)
             return
-        yield from file.iter_batches(batch_size=BATCH, columns=list(columns), use_threads=True)
+        for batch in file.iter_batches(batch_size=BATCH, columns=list(columns), use_threads=True):
+            yield without_views(batch)
 
 
 def _empty_rows(count: int) -> Any:

@@ -12,6 +12,7 @@ from skelmix.planning.plans import Plan
 from skelmix.planning.target import PrivacyTarget
 from skelmix.statistics.answers import Answer, Answers
 from skelmix.statistics.asked import AskedSum
+from skelmix.statistics.expectation import ExpectedError
 from skelmix.statistics.intervals import Estimate, normal_quantile
 from skelmix.statistics.sizing import Parties, entry_deviation, plan_record_sum, wrap_probability
 
@@ -29,6 +30,16 @@ class ColumnTotal:
 def plan_row_sum(asked: AskedSum, target: PrivacyTarget, parties: Parties, *, clip_norm: float) -> Plan:
     """The plan of a sum of rows, each clipped to an L2 norm of `clip_norm`; reads no data."""
     return plan_record_sum(target, parties, asked.dimension, clip_norm=clip_norm)
+
+
+def row_sum_errors(asked: AskedSum, plan: Plan) -> tuple[ExpectedError, ...]:
+    """The standard error of each column's total, relative to the largest that it can be; reads no data."""
+    deviation = entry_deviation(plan)
+    relative = deviation / (plan.cohort.members * plan.mechanism.clip_norm)
+    return tuple(
+        ExpectedError(ColumnTotal(name), deviation, relative, "about")  # type: ignore[arg-type]
+        for name in asked.columns
+    )
 
 
 def row_sum_answers(total: NDArray[np.float64], asked: AskedSum, plan: Plan, level: float = 0.95) -> Answers:

@@ -26,7 +26,7 @@ _GRID_NOISE = 400.0  # standard deviation on the integer grid at which coding co
 _CLOSE = 1.02  # bits are enough when the standard error is at most this many times the central Gaussian's
 _NOISE_REACH = 12.0  # standard deviations that the noise exceeds with a probability below 1e-30 only
 _RARE, _MOST_WRONG = 1e-6, 0.01  # probabilities of a wrong sum that are sought, and that are borne
-_PADDED = 1 << 12  # entries of a vector with zeros behind
+_PADDED = (1 << 12, 1 << 16)  # entries of a vector with zeros behind
 _ATTEMPTS = 8  # plans that are tried for a relative error
 
 
@@ -121,7 +121,7 @@ class StatisticsPlan:
     @property
     def central_ratio(self) -> float:
         """Standard error divided by the central Gaussian's with the same ε and δ."""
-        return self.precision.standard_deviation / math.sqrt(self.plan.central_gaussian_mse)
+        return central_ratio(self.plan)
 
 
 def wrap_probability(plan: Plan) -> float:
@@ -191,11 +191,11 @@ def plan_record_sum(
 
 
 def planned_sizes(dimension: int) -> tuple[int, ...]:
-    """The lengths that the vector of a question may have in a plan: its own, and one with zeros behind.
+    """The lengths that a question's vector may have in a plan: its own, and longer ones with zeros behind.
 
     The rotation spreads a large sum over all coordinates: each needs fewer bits where there are more of them.
     """
-    return (dimension, _PADDED) if dimension < _PADDED else (dimension,)
+    return (dimension, *(size for size in _PADDED if size > dimension))
 
 
 def _plan_of_size(target: PrivacyTarget, parties: Parties, size: int, clip_norm: float) -> Plan | None:
@@ -215,13 +215,17 @@ def _plan_of_size(target: PrivacyTarget, parties: Parties, size: int, clip_norm:
 
 def _is_close(record_plan: Plan) -> bool:
     """Whether bits are enough: sums hardly ever wrap around, and coding costs little beside the noise."""
-    close = _CLOSE * math.sqrt(record_plan.central_gaussian_mse)
-    return wrap_probability(record_plan) < _RARE and entry_deviation(record_plan) <= close
+    return wrap_probability(record_plan) < _RARE and central_ratio(record_plan) <= _CLOSE
 
 
 def entry_deviation(plan: Plan) -> float:
     """Standard deviation of an entry of the decoded sum: the noise, with a bound on the rounding's."""
     return math.sqrt(plan.predicted.noise + plan.cohort.uploads / (4 * plan.mechanism.scale**2))
+
+
+def central_ratio(plan: Plan) -> float:
+    """Standard error of an entry divided by the central Gaussian's with the same ε and δ."""
+    return entry_deviation(plan) / math.sqrt(plan.central_gaussian_mse)
 
 
 def _first_bits(target: PrivacyTarget, parties: Parties, dimension: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def plot_error_against_rate(
         draw_line(at, line, points)
     if central is not None:
         ends = (min(rates), max(rates))
-        draw_line(at, "gaussian-rdp", [(x, central.central_gaussian_mse_rdp, 0.0) for x in ends])
+        if math.isfinite(central.central_gaussian_mse_rdp):
+            draw_line(at, "gaussian-rdp", [(x, central.central_gaussian_mse_rdp, 0.0) for x in ends])
         draw_line(at, "gaussian-pld", [(x, central.central_gaussian_mse, 0.0) for x in ends])
     at.set_xscale("log", base=2)
     ticks = [tick for tick in _TICKS if min(rates) <= tick <= max(rates)]
