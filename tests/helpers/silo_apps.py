@@ -17,7 +17,7 @@ from skelmix.flower import ClientPolicy, SecureGrid, make_mod, silo_update
 NODES = range(1, 5)
 RECORDS = 50  # of each silo
 Train = Callable[[Message, Context], RecordDict]
-QUICK = {"phase_timeout": 5.0, "patience": 0.2, "poll": 0.01}
+QUICK: dict[str, Any] = {"phase_timeout": 5.0, "patience": 0.2, "poll": 0.01}
 
 
 def network() -> nn.Module:
@@ -86,10 +86,11 @@ def use(fleet: Any, train: Train = honest, policy: ClientPolicy | None = None) -
         fleet.apps[node] = app
 
 
-def train(grid: SecureGrid, model: ArrayRecord) -> Any:
+def train(grid: SecureGrid, model: ArrayRecord) -> list[Message]:
     """One round of all nodes, as a strategy asks for it."""
     content = RecordDict({"arrays": model})
-    return grid.send_and_receive([Message(content, dst_node_id=n, message_type="train") for n in NODES])
+    messages = [Message(content, dst_node_id=n, message_type="train") for n in NODES]
+    return list(grid.send_and_receive(messages))
 
 
 def one_round(nodes: Any, plan: sk.Plan, model: ArrayRecord | None = None) -> Message:
