@@ -3,6 +3,7 @@
 import csv
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -236,3 +237,29 @@ def test_the_plan_in_a_file_is_what_is_attacked(capsys, tmp_path):
     code, printed = run(capsys, "--plan", tmp_path / "plan.json", "--trials", 2000, "--json")
     assert code == 0
     assert json.loads(printed.out)["claimed"] == pytest.approx(plan.report.epsilon, rel=1e-6)
+
+
+def test_a_plan_for_silos_is_attacked_through_their_sums(capsys, tmp_path, monkeypatch):
+    """Every record is drawn, so the plan's sampling does not weaken the attack."""
+    import skelmix as sk
+    from skelmix.mechanisms.silo import SiloMechanism
+
+    plan = sk.plan(
+        sk.PrivacyTarget(1.0, 1e-2),
+        dimension=2,
+        bits=16,
+        scale=64.0,
+        bound="gdp",
+        cohort=sk.Silos(2, records=100, batch=50),
+    )
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    words = ("--plan", tmp_path / "plan.json", "--trials", 4000, "--json")
+    code, printed = run(capsys, *words)
+    found = json.loads(printed.out)
+    assert code == 0
+    assert found["claimed"] > plan.report.epsilon
+    assert 0 < found["lower_bound"] <= found["claimed"]
+    sound = SiloMechanism.fixed_point
+    wide = property(lambda mechanism: replace(sound.fget(mechanism), l2=8 * mechanism.radius))
+    monkeypatch.setattr(SiloMechanism, "fixed_point", wide)
+    assert run(capsys, *words)[0] == 1, "a record that is four times too long gets through"

@@ -230,6 +230,13 @@ def test_owners_stay_in_one_silo(tmp_path):
         runs.RunSettings(silos=3, skew=0.5, owners=str(tmp_path / "owners.npy")).clients(task)
 
 
+@pytest.mark.parametrize("silos", [1, 3, 25, 40])
+def test_there_are_as_many_silos_as_asked_for_and_no_record_is_left_out(silos):
+    data = Clients(torch.zeros(40, 2), torch.zeros(40, dtype=torch.int64))
+    held = runs.RunSettings(silos=silos).clients(SimpleNamespace(clients=data, labels=np.zeros(40, np.int64)))
+    assert (len(held), held.members) == (silos, 40)
+
+
 def test_an_owner_stays_in_one_silo_however_its_name_is_written(tmp_path):
     """As text, 20 names; in truth 10 persons, each spelled in two ways."""
     file = tmp_path / "owners.npy"

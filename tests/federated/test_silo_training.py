@@ -88,6 +88,12 @@ def test_a_silo_may_be_a_data_set_and_no_record_changes_another():
     assert held.silos[1].targets.tolist() == [0, 1]
 
 
+def test_two_mappings_are_two_records():
+    (silo,) = SiloClients.of([[{"x": [0.0, 1.0], "y": 1}, {"x": [2.0, 3.0], "y": 0}]]).silos
+    assert silo.inputs.tolist() == [[0, 1], [2, 3]]
+    assert silo.targets.tolist() == [1, 0]
+
+
 def test_the_records_of_a_data_set_have_owners():
     held = SiloClients.of([Shaken([(0, 0), (1, 1), (2, 0)])], [np.array(["ann", "bob", "ann"])])
     assert (held.unit, held.members) == ("owner", 2)

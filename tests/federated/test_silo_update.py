@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from skelmix.errors import InvalidInput
 from skelmix.federated.owners import owner_numbers
 from skelmix.federated.records import RecordGradients
+from skelmix.federated.silo_clients import SiloClients
 from skelmix.federated.silo_update import PublicModel, add_drawn_records
 from skelmix.flower import silo_update
 from skelmix.mechanisms import SkellamMixture
@@ -51,6 +52,29 @@ def test_a_data_set_adds_what_its_tensors_add():
     x, y = data()
     for rate in (Fraction(1), Fraction(1, 3)):
         assert (units(total(x, y, rate=rate)) == units(total(TensorDataset(x, y), rate=rate))).all()
+
+
+class Named:
+    """Records as Hugging Face's data sets give them: a value per column."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, place):
+        return {"img": self.x[place], "label": int(self.y[place])}
+
+
+def test_a_record_may_be_a_mapping_of_input_and_target():
+    x, y = data()
+    silo = total(Named(x, y))
+    assert (silo.records, silo.broken) == (12, 0)
+    assert (units(silo) == units(total(x, y))).all()
+    (held,) = SiloClients.of([Named(x, y)]).silos
+    assert (held.inputs == x).all()
+    assert (held.targets == y).all()
 
 
 class Panic(BaseException):

@@ -1,4 +1,4 @@
-"""The guide's diff, as printed, makes an app in the shape of Flower's quickstart private."""
+"""The guide's diffs, as printed, make an app in the shape of Flower's quickstart private."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from skelmix.errors import InvalidInput, RoundFailed
 from skelmix.flower import SecureGrid
 from skelmix.flower.grid import _read_plan
 from skelmix.flower.round_log import RoundLog
+from skelmix.mechanisms.silo import SiloMechanism
 
 torch = pytest.importorskip("torch")
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "flower.md"
 STOCK = Path(__file__).parent / "quickstart_app"
-CONFIG = {"num-server-rounds": 3, "fraction-evaluate": 0.5, "local-epochs": 1, "learning-rate": 0.1}
+CONFIG = {
+    "num-server-rounds": 3,
+    "fraction-evaluate": 0.5,
+    "local-epochs": 1,
+    "learning-rate": 0.1,
+    "batch-size": 16,
+}
 
 
 def applied(text: str, diff: list[str]) -> str:
@@ -41,33 +48,48 @@ def applied(text: str, diff: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture
-def private_app(tmp_path, monkeypatch):
-    """The stock app with the guide's diff, imported."""
-    place = tmp_path / "app"
-    shutil.copytree(STOCK, place, ignore=shutil.ignore_patterns("__pycache__"))
-    diffs = re.findall(r"```diff\n--- (\S+)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert {name for name, _ in diffs} == {
+def diffs(silos: bool) -> dict[str, list[str]]:
+    """The guide's diff of each file, for participants or for silos."""
+    text = GUIDE.read_text(encoding="utf-8").split("\n## Silos")[silos]
+    found = re.findall(r"```diff\n--- (\S+)\n(.*?)```", text, re.DOTALL)
+    assert {name for name, _ in found} == {
         "pyproject.toml", "pytorchexample/client_app.py", "pytorchexample/server_app.py",
     }  # fmt: skip
-    for name, diff in diffs:
-        changed = applied((place / name).read_text(), diff.splitlines())
-        (place / name).write_text(changed)
-    monkeypatch.syspath_prepend(str(place))
-    monkeypatch.chdir(tmp_path)
-    yield importlib.import_module("pytorchexample.server_app")
+    return {name: diff.splitlines() for name, diff in found}
+
+
+@pytest.fixture
+def changed_app(tmp_path, monkeypatch):
+    """Applies the guide's diff to the stock app and gives its two modules, client and server."""
+
+    def change(silos: bool):
+        place = tmp_path / "app"
+        shutil.copytree(STOCK, place, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, diff in diffs(silos).items():
+            (place / name).write_text(applied((place / name).read_text(), diff))
+        monkeypatch.syspath_prepend(str(place))
+        monkeypatch.chdir(tmp_path)
+        return (importlib.import_module(f"pytorchexample.{side}_app") for side in ("client", "server"))
+
+    yield change
     for name in [name for name in sys.modules if name.startswith("pytorchexample")]:
         del sys.modules[name]
 
 
-def test_the_quickstart_trains_privately_after_the_guides_diff(private_app, fleet, tmp_path, caplog):
-    client = importlib.import_module("pytorchexample.client_app").app
+def train(fleet, changed_app, silos):
+    """Run the changed app over ten nodes."""
+    client, server = changed_app(silos)
     nodes = fleet(10)
-    nodes.apps = dict.fromkeys(nodes.apps, client)
+    nodes.apps = dict.fromkeys(nodes.apps, client.app)
     for context in nodes.contexts.values():
         context.run_config.update(CONFIG)
+        context.node_config["num-partitions"] = 10
+    server.app(nodes, Context(7, 0, {}, RecordDict(), CONFIG))
+
+
+def test_the_quickstart_trains_privately_after_the_guides_diff(changed_app, fleet, tmp_path, caplog):
     caplog.set_level("INFO")
-    private_app.app(nodes, Context(7, 0, {}, RecordDict(), CONFIG))
+    train(fleet, changed_app, silos=False)
     task = importlib.import_module("pytorchexample.task")
     model = task.Net()
     model.load_state_dict(torch.load(tmp_path / "final_model.pt", weights_only=True))
@@ -79,6 +101,24 @@ def test_the_quickstart_trains_privately_after_the_guides_diff(private_app, flee
     assert rounds[0].endswith("2 rounds left")
     assert rounds[1].endswith("1 round left")
     assert sum("withheld" in line for line in said) == 1
+
+
+def test_the_quickstart_protects_records_after_ten_changed_lines(changed_app, fleet, monkeypatch, caplog):
+    """At the guide's rate of 0.05, some 3 of each node's 64 images are drawn in a round."""
+    added = [line for diff in diffs(silos=True).values() for line in diff if line.startswith("+")]
+    assert len(added) == 10
+    sums = []
+    original = SiloMechanism.encode_silo
+    monkeypatch.setattr(
+        SiloMechanism,
+        "encode_silo",
+        lambda *given, **options: sums.append(given[1]) or original(*given, **options),
+    )
+    train(fleet, changed_app, silos=True)
+    assert len(sums) == 30
+    assert 30 < sum(silo.records for silo in sums) < 200
+    assert sum(silo.broken for silo in sums) == 0
+    assert "a silo without records" not in caplog.text
 
 
 def test_a_run_without_any_opened_round_raises_at_its_end(fleet, planned, arrays):
@@ -167,3 +207,11 @@ def test_the_guides_log_states_what_the_diffs_plan_spends_in_its_first_round():
         cohort=sk.Cohort.everyone(10, dropout_tolerance=0.2),
     )  # fmt: skip
     assert f"; {RoundLog(plan)._spent(1)}\n" in GUIDE.read_text(encoding="utf-8")
+
+
+def test_the_guide_states_the_noise_of_the_quickstarts_silos():
+    plan = sk.plan(
+        sk.PrivacyTarget(3.0, 1e-5), dimension=62_006, rounds=3, cohort=sk.Silos(10, 40_000, 2_000)
+    )
+    stated = re.search(r"gets noise of length ([\d.]+) clip norms", GUIDE.read_text(encoding="utf-8"))
+    assert f"{plan.predicted.deviation * 62_006**0.5 / 2_000:.2f}" == stated[1]

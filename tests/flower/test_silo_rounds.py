@@ -8,20 +8,30 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 import skelmix as sk
-from helpers.silo_apps import NODES, RECORDS, arrays, data_of, honest, network, silo_plan, use
+from helpers.silo_apps import (
+    NODES,
+    QUICK,
+    RECORDS,
+    arrays,
+    data_of,
+    honest,
+    network,
+    one_round,
+    silo_plan,
+    train,
+    use,
+)
 from skelmix.errors import InvalidInput, PolicyViolation
 from skelmix.federated import silo_update as drawing
 from skelmix.flower import ClientPolicy, SecureGrid, plan_limits, silo_update
 from skelmix.flower.arrays import difference
 from skelmix.flower.records import RECORD
 from skelmix.mechanisms.silo import SiloMechanism
-
-QUICK = {"phase_timeout": 5.0, "patience": 0.2, "poll": 0.01}
 
 
 @pytest.fixture
@@ -37,16 +47,6 @@ def silos(monkeypatch):
 
     monkeypatch.setattr(SiloMechanism, "encode_silo", watched)
     return seen
-
-
-def train(grid, model):
-    content = RecordDict({"arrays": model})
-    return grid.send_and_receive([Message(content, dst_node_id=n, message_type="train") for n in NODES])
-
-
-def one_round(nodes, plan, model=None):
-    (reply,) = train(SecureGrid(nodes, plan, **QUICK), model or arrays())
-    return reply
 
 
 def by_hand(node, clip_norm=1.0):

@@ -12,11 +12,12 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 import skelmix as sk
-from skelmix.flower import ClientPolicy, make_mod, silo_update
+from skelmix.flower import ClientPolicy, SecureGrid, make_mod, silo_update
 
 NODES = range(1, 5)
 RECORDS = 50  # of each silo
 Train = Callable[[Message, Context], RecordDict]
+QUICK: dict[str, Any] = {"phase_timeout": 5.0, "patience": 0.2, "poll": 0.01}
 
 
 def network() -> nn.Module:
@@ -83,3 +84,16 @@ def use(fleet: Any, train: Train = honest, policy: ClientPolicy | None = None) -
             return Message(train(message, context), reply_to=message)
 
         fleet.apps[node] = app
+
+
+def train(grid: SecureGrid, model: ArrayRecord) -> list[Message]:
+    """One round of all nodes, as a strategy asks for it."""
+    content = RecordDict({"arrays": model})
+    messages = [Message(content, dst_node_id=n, message_type="train") for n in NODES]
+    return list(grid.send_and_receive(messages))
+
+
+def one_round(nodes: Any, plan: sk.Plan, model: ArrayRecord | None = None) -> Message:
+    """The reply of the first round of a plan, which is opened."""
+    (reply,) = train(SecureGrid(nodes, plan, **QUICK), model or arrays())
+    return reply

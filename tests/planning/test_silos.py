@@ -72,3 +72,18 @@ def test_a_plan_for_silos_travels():
 def test_silos_that_make_no_sense_are_refused(bad):
     with pytest.raises(InvalidInput):
         sk.Silos(**(dict(count=10, records=60_000, batch=240) | bad))
+
+
+@pytest.mark.parametrize(
+    ("count", "tolerance", "colluding"), [(3, 0.34, 0), (5, 0.25, 1), (7, 0.1, 2), (4, 0.5, 0)]
+)
+def test_discrete_gaussians_are_divided_as_was_accounted_for(count, tolerance, colluding):
+    """Their sum has another law when it is divided otherwise, even by a little."""
+    silos = sk.Silos(count, 1_000, 100, tolerance, colluding)
+    plan = sk.plan(
+        TARGET, dimension=16, bits=16, rounds=2, scale=64.0, bound="rdp", mechanism="dgm", cohort=silos
+    )
+    mechanism, roster = plan.mechanism, plan.cohort.roster
+    shares = roster.encoding_shares(mechanism.total_noise, count)
+    assert mechanism.participant_law(shares) == mechanism.participant_law()
+    assert roster.min_survivors(count) >= mechanism.shares + colluding

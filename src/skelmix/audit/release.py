@@ -31,7 +31,7 @@ PAIRS = ("concentrated", "spread")
 #: what the participant sends is this many times too long: a mechanism that does not clip gives itself away
 OVERSHOOT = 4.0
 
-_COORDINATES_AT_ONCE = 1 << 21
+COORDINATES_AT_ONCE = 1 << 21
 _LOG_TAIL = -60.0  # in nats: mass that the score leaves out
 
 
@@ -244,7 +244,7 @@ def play(
     """
     source = system_entropy() if entropy is None else entropy
     width, people = mechanism.dimension, mechanism.shares
-    at_once = max(1, _COORDINATES_AT_ONCE // (width * people))
+    at_once = max(1, COORDINATES_AT_ONCE // (width * people))
     scores = np.empty(trials)
     for start in range(0, trials, at_once):
         count = min(at_once, trials - start)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from skelmix.arrays import BoolArray, FloatArray, IntArray
 from skelmix.audit.rates import epsilon_at_least
 from skelmix.audit.release import (
+    COORDINATES_AT_ONCE,
     PAIRS,
     Attack,
     Pair,
@@ -105,9 +106,13 @@ class _Game:
 
     def scores(self, here: bool, trials: int) -> FloatArray:
         """The scores of this many rounds with the record, or without it."""
-        seen = np.stack([self._sum(self._worlds[here]) for _ in range(trials)])
-        released = wrap(seen - self._base, self.mechanism.bits)
-        return self._ratios(released[:, : self.pair.support])
+        at_once = max(1, COORDINATES_AT_ONCE // self.mechanism.coordinates)
+        scores = []
+        for start in range(0, trials, at_once):
+            seen = [self._sum(self._worlds[here]) for _ in range(min(at_once, trials - start))]
+            released = wrap(np.stack(seen) - self._base, self.mechanism.bits)
+            scores.append(self._ratios(released[:, : self.pair.support]))
+        return np.concatenate(scores)
 
     def _sum(self, records: FloatArray) -> IntArray:
         total = np.zeros(self.mechanism.coordinates, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,7 +96,8 @@ def audit_command(
 ) -> None:
     """Attack a mechanism: the attack proves a lower bound on ε; exit code 1 if it exceeds the claim.
 
-    One release is attacked at a large δ, which trials can resolve; the claim is made at the same δ.
+    One release is attacked at a large δ, which trials can resolve; the claim is made at the same δ. Under a
+    plan for silos the attack is on one record, through the silos' exact sums.
     Example: skelmix audit --epsilon 1 --bits 8 --trials 1000000 --plot roc.png
     """
     from skelmix.mechanisms.bounds import BOUNDS
@@ -161,17 +163,18 @@ def _read(path: Path) -> Plan:
 
 
 def _release(plan: Plan, trials: int, confidence: float, picture: Path | None) -> dict[str, Any]:
-    from skelmix.audit import roc_curve
-    from skelmix.audit.release import audit_release
+    from skelmix.audit import audit_record, audit_release, roc_curve
+    from skelmix.planning import Silos
 
+    games: dict[str, Any] = {
+        "delta": plan.target.delta, "bound": plan.report.bound, "trials": trials, "confidence": confidence,
+    }  # fmt: skip
     with err.status("attacking one release"):
-        audited = audit_release(
-            plan.mechanism,
-            delta=plan.target.delta,
-            bound=plan.report.bound,
-            trials=trials,
-            confidence=confidence,
-        )
+        if isinstance(plan.cohort, Silos):  # every record is drawn: one release, without sampling
+            silos = replace(plan.cohort, batch=plan.cohort.records)
+            audited = audit_record(plan.mechanism, silos, **games)
+        else:
+            audited = audit_release(plan.mechanism, **games)
     if picture is not None:
         roc_curve.plot(audited, picture)
         err.print(f"wrote {picture}")

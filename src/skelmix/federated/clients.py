@@ -19,9 +19,9 @@ class Clients:
     """A data set and its partition into participants.
 
     `inputs` (records, ...) and `targets` (records, ...) are kept as CPU tensors. NumPy arrays are taken, too,
-    and a map-style data set of (input, target) pairs in place of both: `Clients(dataset)` reads it once, with
-    the same random draws for every record. float64 becomes float32 and integer targets become int64; a
-    DataLoader is refused.
+    and a map-style data set of (input, target) pairs, or of mappings with these two values, in place of both:
+    `Clients(dataset)` reads it once, with the same random draws for every record. float64 becomes float32 and
+    integer targets become int64; a DataLoader is refused.
 
     Without a partition each record is a participant, as in the paper. `len` is the number of participants,
     the population of the plan.

@@ -113,7 +113,8 @@ class RunSettings:
         if owners is not None:
             partition = self._whole_owners(owners, self.silos)
         elif self.skew is None:
-            partition = equal_shares(count, count // self.silos)
+            order = equal_shares(count, 1).records
+            partition = Partition(order, np.arange(self.silos + 1) * count // self.silos)
         else:
             partition = label_skew(labels, self.silos, self.skew)
         return SiloClients.split(records.inputs, records.targets, partition, owners)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -115,7 +115,7 @@ class SiloClients:
 
 def _is_pair(held: Any) -> bool:
     """Whether these are inputs and targets, rather than a data set."""
-    return isinstance(held, tuple | list) and len(held) == 2 and not isinstance(held[0], tuple)
+    return isinstance(held, tuple | list) and len(held) == 2 and not isinstance(held[0], tuple | Mapping)
 
 
 def _check_owners_are_whole(owners: NDArray[np.int64], partition: Partition) -> None:

@@ -27,6 +27,7 @@ from skelmix.federated.gradients import Loss, trainable
 from skelmix.federated.owners import NOBODY, owner_numbers
 from skelmix.federated.record_draws import fixed_draws
 from skelmix.federated.records import RecordGradients
+from skelmix.federated.tensors import pair
 from skelmix.mechanisms import SiloSum
 from skelmix.noise.entropy import Entropy
 from skelmix.rounds.running_clip import JointVectors
@@ -90,11 +91,12 @@ def add_drawn_records(
     """Draw each record, or each owner, with probability `rate`, and add the vectors of those drawn.
 
     records: a CPU tensor (records, ...) with `targets` (records, ...), or a map-style data set of (input,
-    target) pairs without `targets`. What a data set draws from torch's, NumPy's or Python's common generator
-    is the same for all records of a round; one that keeps a state of its own is not covered by the guarantee,
-    and the log warns of it. owners: the owner of each record, (records,); a person's records are then drawn
-    together and summed before the clip, and records without an owner (None, NaN, texts such as "" and "NA",
-    what has no name) add nothing, since they could all be one person's.
+    target) pairs, or of mappings with these two values, without `targets`. What a data set draws from
+    torch's, NumPy's or Python's common generator is the same for all records of a round; one that keeps a
+    state of its own is not covered by the guarantee, and the log warns of it. owners: the owner of each
+    record, (records,); a person's records are then drawn together and summed before the clip, and records
+    without an owner (None, NaN, texts such as "" and "NA", what has no name) add nothing, since they could
+    all be one person's.
     joint: what makes the round's joint vectors, where the clip norm is adaptive. Wrong arguments raise
     `InvalidInput` before any draw.
     """
@@ -172,7 +174,7 @@ def _read_one_by_one(
 def _read(data: Any, record: int, round: int) -> list[Tensor]:
     """The tensors of a record; what the data set draws is the same for all records of a round."""
     with fixed_draws(round):
-        return [torch.as_tensor(part) for part in data[record]]
+        return [torch.as_tensor(part) for part in pair(data[record])]
 
 
 def _warn_unless_repeatable(data: Any, round: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ _log = logging.getLogger("skelmix")
 def as_tensors(inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The records and their targets as CPU tensors that torch's models and losses take.
 
-    inputs: a tensor or NumPy array (records, ...), or a map-style data set of (input, target) pairs without
-    targets, which is read once; what it draws from the common random generators is the same for all records.
-    float64 becomes float32, integer targets int64; the log says so.
+    inputs: a tensor or NumPy array (records, ...), or a map-style data set without targets, whose items are
+    what `pair` takes. It is read once; what it draws from the common random generators is the same for all
+    records. float64 becomes float32, integer targets int64; the log says so.
     """
     if isinstance(inputs, DataLoader):
         raise InvalidInput(
@@ -30,6 +31,17 @@ def as_tensors(inputs: Any, targets: Any) -> tuple[torch.Tensor, torch.Tensor]:
     if targets is None:
         inputs, targets = _read(inputs)
     return _tensor(inputs, "inputs"), _tensor(targets, "targets")
+
+
+def pair(record: Any) -> Any:
+    """A data set's item as (input, target): of a mapping, as Hugging Face's data sets have, the two values.
+
+    Example:
+
+        >>> pair({"img": [0.5, 0.1], "label": 3}), pair(([0.5, 0.1], 3))
+        (([0.5, 0.1], 3), ([0.5, 0.1], 3))
+    """
+    return tuple(record.values()) if isinstance(record, Mapping) else record
 
 
 def _read(dataset: Any) -> tuple[Any, Any]:
@@ -46,9 +58,11 @@ def _read(dataset: Any) -> tuple[Any, Any]:
     with fixed_draws() as start_again:  # or a record would change with the number of records before it
         for place in range(len(dataset)):
             start_again()
-            pairs.append(dataset[place])
-    if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
-        raise InvalidInput("the data set must hold (input, target) pairs, at least one")
+            pairs.append(pair(dataset[place]))
+    if not pairs or any(not isinstance(item, tuple | list) or len(item) != 2 for item in pairs):
+        raise InvalidInput(
+            "the data set must hold (input, target) pairs, or mappings of these two, and at least one"
+        )
     try:
         return (
             torch.stack([torch.as_tensor(first) for first, _ in pairs]),

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("flwr.skelmix")
 
+_OF_PEOPLE = (
+    "make one public on the nodes, if it may be known of each: "
+    'make_mod(ClientPolicy(public_metrics=("loss",)))'
+)
+_OF_SILOS = "under a plan for silos none leaves a node: evaluate on public data"
+
 
 def server_round(message: Message, otherwise: int) -> int:
     """The number that Flower's strategy gives to the round of a train message."""
@@ -43,10 +49,8 @@ class RoundLog:
         log.info("round %d: %s; %s", record.server_round, line, self._spent(rounds_charged))
         if len(metrics) == 1 and not self._withheld_said:  # the weight alone
             self._withheld_said = True
-            log.info(
-                "metrics of training: withheld (make one public on the nodes, if it may be known of each: "
-                'make_mod(ClientPolicy(public_metrics=("loss",))))'
-            )
+            people = self._plan.cohort.unit == "participant"
+            log.info("metrics of training: withheld (%s)", _OF_PEOPLE if people else _OF_SILOS)
 
     def skipped(self, record: RoundRecord, rounds_charged: int, *, charged: bool) -> None:
         """Say why there is no sum, and whether the round cost anything."""

@@ -79,6 +79,13 @@ class SiloRound:
             joint=self._joint,
             **options,
         )
+        broken = total.broken if self._joint is None else self._joint.broken
+        if 0 < total.records == broken:
+            log.error(
+                "all %d records that were drawn add zero, being unusable, NaN or infinite: this silo sends "
+                "noise alone; check the records and the loss (written to this node's log only)",
+                broken,
+            )
         return self._finish(total)
 
     def add_file(self, path: Path) -> ConfigRecord:
@@ -139,8 +146,9 @@ def silo_update(
     adds up exactly. What it returns holds no data: the sum itself goes to the mod, which rounds and noises
     it. Once this has returned, the sum is sent, whatever the app does or replies afterwards.
 
-    records, targets: CPU tensors with one record per row, or a map-style data set of pairs alone. owners: the
-    person of each record, where the plan's unit is "owner".
+    records, targets: CPU tensors with one record per row, or a map-style data set alone, of (input, target)
+    pairs or of mappings with these two values (as Hugging Face's data sets have). owners: the person of each
+    record, where the plan's unit is "owner".
 
     Records that fail, or that give NaN or infinity, count as zero. `InvalidInput` for wrong arguments, a
     second call in a round, or a call outside one.

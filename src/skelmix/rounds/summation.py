@@ -110,8 +110,8 @@ def private_sum(
     With a plan of `Silos`, vectors is an iterable with one item per silo: a (records, d) array or table, or
     an iterable of such blocks, which is streamed. Every record is clipped and added exactly, each silo rounds
     and noises its sum once, and the guarantee is for one record. Records with NaN or infinity count as zero
-    there; if all records are such, `InvalidInput` is raised. The true error is that of the clipped records'
-    sum.
+    there; only if all records are such, `InvalidInput` is raised, for the caller's eyes like the errors
+    above. The true error is that of the clipped records' sum.
 
     Example:
 

@@ -1,5 +1,6 @@
 """The client of an ordinary app."""
 
+import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -14,9 +15,14 @@ app = ClientApp()
 def train(msg: Message, context: Context):
     model = Net()
     model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
-    data = load_data(context.node_config["partition-id"])
-    loss = train_fn(model, data, context.run_config["local-epochs"], msg.content["config"]["lr"])
-    metrics = MetricRecord({"train_loss": loss, "num-examples": len(data[1])})
+    device = torch.device("cpu")
+    model.to(device)
+    partition_id = context.node_config["partition-id"]
+    num_partitions = context.node_config["num-partitions"]
+    batch_size = context.run_config["batch-size"]
+    trainloader, _ = load_data(partition_id, num_partitions, batch_size)
+    loss = train_fn(model, trainloader, context.run_config["local-epochs"], msg.content["config"]["lr"])
+    metrics = MetricRecord({"train_loss": loss, "num-examples": len(trainloader.dataset)})
     content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
     return Message(content=content, reply_to=msg)
 
@@ -25,6 +31,7 @@ def train(msg: Message, context: Context):
 def evaluate(msg: Message, context: Context):
     model = Net()
     model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
-    data = load_data(context.node_config["partition-id"])
-    metrics = MetricRecord({"eval_acc": test_fn(model, data), "num-examples": len(data[1])})
+    partition_id = context.node_config["partition-id"]
+    _, valloader = load_data(partition_id, context.node_config["num-partitions"], 16)
+    metrics = MetricRecord({"eval_acc": test_fn(model, valloader), "num-examples": len(valloader.dataset)})
     return Message(content=RecordDict({"metrics": metrics}), reply_to=msg)
