@@ -218,3 +218,31 @@ def test_local_steps_never_change_the_public_weights():
     local = Gradients(model, cross_entropy, local=LocalSteps(steps=2, learning_rate=0.1))
     assert sum(len(block) for block in local.blocks(held, np.arange(3))) == 3
     assert torch.equal(model.table, torch.ones(8, 4))
+
+
+@pytest.mark.parametrize("build", [MLP, DEEP])
+def test_clipped_vectors_are_added_up_without_being_written_out(build):
+    torch.manual_seed(0)
+    inputs, targets = data()
+    inputs[3] *= 100  # its vector is clipped
+    inputs[5] = np.nan  # its vector counts as zero
+    model, clients = build(), Clients(inputs, targets)
+    chosen = np.array([0, 3, 5, 9, 21])
+    vectors = loop(model, cross_entropy, clients, chosen[chosen != 5]).astype(np.float64)
+    norms = np.linalg.norm(vectors, axis=1)
+    limit = float(np.median(norms))
+    found = Gradients(model, cross_entropy, micro_batch=2).clipped_sum(clients, chosen, limit)
+    expected = (vectors * np.minimum(1, limit / norms)[:, None]).sum(0)
+    np.testing.assert_allclose(found.total, expected, rtol=1e-4, atol=1e-6)
+    assert (found.rows, found.broken, found.clipped) == (5, 1, int((norms > limit).sum()))
+    assert found.squared_norms == pytest.approx((norms**2).sum(), rel=1e-5)
+    alone = Gradients(model, cross_entropy).clipped_sum(clients, np.array([3]), limit)
+    assert np.linalg.norm(alone.total) <= limit
+
+
+def test_other_vectors_cannot_be_added_up_that_way():
+    inputs, targets = data(24)
+    everyone = np.arange(12)
+    pairs = Clients(inputs, targets, equal_shares(24, 2))
+    assert Gradients(MLP(), cross_entropy).clipped_sum(pairs, everyone, 1.0) is None
+    assert Gradients(CNN(), cross_entropy).clipped_sum(Clients(inputs, targets), everyone, 1.0) is None

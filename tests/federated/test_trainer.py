@@ -106,6 +106,24 @@ def test_training_learns_and_says_what_it_spent(mechanism):
     assert [r.round for r in result.history if r.accuracy is not None] == [50, 100, 150, 200]
 
 
+def test_the_central_gaussian_gives_the_same_weights_from_written_vectors(monkeypatch):
+    def trained():
+        trainer = make(small_plan("gaussian", rounds=5), entropy=ReproducibleEntropy(1), diagnostics=True)
+        history = trainer.run().history
+        return weights(trainer.model), [record.diagnostics for record in history]
+
+    fast, notes = trained()
+    monkeypatch.setattr(Gradients, "clipped_sum", lambda *_: None)
+    slow, expected = trained()
+    np.testing.assert_allclose(fast, slow, rtol=1e-4, atol=1e-5)
+    for mine, other in zip(notes, expected, strict=True):
+        assert mine.clipped_fraction == other.clipped_fraction
+        assert mine.rms_norm == pytest.approx(other.rms_norm, rel=1e-4)
+    errors = [[note.mse for note in some if note.mse is not None] for some in (notes, expected)]
+    assert len(errors[0]) > 0
+    np.testing.assert_allclose(*errors, rtol=1e-3)
+
+
 def test_measured_error_is_the_predicted_one():
     plan = small_plan("skellam", rounds=30)
     result = make(plan, evaluate_every=1, diagnostics=True).run()

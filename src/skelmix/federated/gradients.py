@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, vmap
 
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
-from skelmix.federated.linear_gradients import Writer, stack_gradients
+from skelmix.federated.linear_gradients import OuterProducts, stack_gradients
 from skelmix.federated.model_check import validate
 from skelmix.validation import positive, whole
 
@@ -47,6 +47,20 @@ class LocalSteps:
         positive(learning_rate=self.learning_rate)
         if self.batch is not None:
             whole(1, batch=self.batch)
+
+
+@dataclass
+class ClippedSum:
+    """The sum of clipped vectors, float64 (d,), and counts that no noise protects: never release them.
+
+    rows: vectors, of which `broken` were not finite and `clipped` too long. squared_norms: before clipping.
+    """
+
+    total: NDArray[np.float64]
+    rows: int = 0
+    broken: int = 0
+    clipped: int = 0
+    squared_norms: float = 0.0
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -125,22 +139,45 @@ class Gradients:
                 self._write(self._change(self.local, inputs, targets), out)
             yield out.numpy()
 
+    def clipped_sum(
+        self, clients: Clients, participants: NDArray[np.int64], clip_norm: float
+    ) -> ClippedSum | None:
+        """The sum of the vectors, each clipped to clip_norm, without writing one of them out.
+
+        None where that needs `blocks`: for other models than stacks of linear layers, and for participants
+        with several records. A vector that is NaN or infinite counts as zero.
+        """
+        single = bool((clients.partition.sizes[participants] == 1).all())
+        if self._linear_gradients is None or not single or not self._of_vectors(clients):
+            return None
+        validate(self.model)
+        result = ClippedSum(np.zeros(self.dimension))
+        for inputs, targets in clients.batches(participants, limit=self._most):
+            products = self._linear_gradients(inputs, targets)
+            norms = products.norms()
+            result.total += products.clipped_sum(clip_norm, norms)
+            good = norms[norms.isfinite()]
+            result.rows, result.broken = result.rows + len(norms), result.broken + len(norms) - len(good)
+            result.clipped += int((good > clip_norm).sum())
+            result.squared_norms += float((good**2).sum())
+        return result
+
     def _of_vectors(self, clients: Clients) -> bool:
         """Whether linear layers see one vector per record: the inputs are such, or are flattened first."""
         return clients.inputs.dim() == 2 or isinstance(next(self.model.children()), nn.Flatten)
 
     def _blocks_by_layer(
         self,
-        linear_gradients: Callable[[Tensor, Tensor], Writer],
+        linear_gradients: Callable[[Tensor, Tensor], OuterProducts],
         clients: Clients,
         participants: NDArray[np.int64],
     ) -> Iterator[NDArray[np.float32]]:
         step = len(self._buffer)
         for inputs, targets in clients.batches(participants, limit=self._most):
-            write = linear_gradients(inputs, targets)
+            products = linear_gradients(inputs, targets)
             for first in range(0, len(inputs), step):
                 out = self._buffer[: min(step, len(inputs) - first)]
-                write(first, first + len(out), out)
+                products.write(first, first + len(out), out)
                 yield out.numpy()
 
     def _weights(self) -> dict[str, Tensor]:

@@ -1,15 +1,19 @@
 """Per-participant gradients of a stack of linear layers: outer products, with no detour through torch.func.
 
 For y = Wx + b a participant's gradient is the sum over its records of δ xᵀ (and δ), δ the derivative of its
-loss by y (Goodfellow 2015). One backward pass gives all δ, since no layer of the stack mixes examples; the
-products are written straight into the caller's buffer.
+loss by y (Goodfellow 2015). One backward pass gives all δ, since no layer of the stack mixes examples. The
+products are written straight into the caller's buffer, or, where only the sum of the clipped gradients is
+wanted, never: the norm of δ xᵀ is ‖δ‖·‖x‖, and the sum is one product of matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
@@ -56,17 +60,59 @@ def plain_stack(model: nn.Module) -> list[nn.Module] | None:
     return None if tied or not any(isinstance(layer, nn.Linear) for layer in layers) else layers
 
 
-Writer = Callable[[int, int, Tensor], None]
+_WITHIN = 1 - 1e-5  # of the clip norm: sums and products in float32 round by less
 
 
-def stack_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], Writer] | None:
+@dataclass(frozen=True)
+class OuterProducts:
+    """The gradients of k participants with r records each.
+
+    By layer: what entered it, (k, r, inputs), and the slopes of the loss by what left it, (k, r, outputs).
+    """
+
+    layers: Sequence[nn.Linear]
+    entered: Sequence[Tensor]
+    slopes: Sequence[Tensor]
+
+    def write(self, first: int, last: int, out: Tensor) -> None:
+        """Write the gradients of participants first..last-1 into out, (last - first, d)."""
+        at = 0
+        for layer, x, slope in zip(self.layers, self.entered, self.slopes, strict=True):
+            at = _write_layer(layer, x[first:last], slope[first:last], out, at)
+
+    def norms(self) -> Tensor:
+        """The L2 norms (k,), float64, of the gradients of participants with one record each."""
+        squares = torch.zeros(len(self.entered[0]), dtype=torch.float64)
+        for layer, x, slope in zip(self.layers, self.entered, self.slopes, strict=True):
+            squares += _squares(slope) * (_squares(x) + (layer.bias is not None))
+        return squares.sqrt()
+
+    def clipped_sum(self, clip_norm: float, norms: Tensor) -> NDArray[np.float64]:
+        """The sum of the gradients, whose norms are these, each scaled down to clip_norm.
+
+        Those that are not finite are left out.
+        """
+        good = norms.isfinite()
+        factors = (_WITHIN * clip_norm / norms[good]).clamp(max=1.0).float()[:, None]
+        parts = []
+        for layer, x, slope in zip(self.layers, self.entered, self.slopes, strict=True):
+            weighted = factors * slope[good, 0]
+            parts.append((weighted.T @ x[good, 0]).flatten())
+            if layer.bias is not None:
+                parts.append(weighted.sum(0))
+        return torch.cat(parts).double().numpy()
+
+
+def _squares(vectors: Tensor) -> Tensor:
+    """The squared L2 norms of (k, 1, n) as float64 (k,)."""
+    return vectors[:, 0].square().sum(-1).double()
+
+
+def stack_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], OuterProducts] | None:
     """A function that computes the gradients of k participants in one pass, or None.
 
-    Its arguments are inputs (k, r, ...) and targets (k, r, ...).
-
-    What it returns, write(first, last, out), writes the gradients of participants first..last-1 into out,
-    (last - first, d). None when the model is not a plain stack: use the general
-    way through torch.func then.
+    Its arguments are inputs (k, r, ...) and targets (k, r, ...). None when the model is not a plain stack:
+    use the general way through torch.func then.
     """
     layers = plain_stack(model)
     if layers is None:
@@ -74,7 +120,7 @@ def stack_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], 
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     participant_losses = vmap(lambda outputs, targets: loss(outputs, targets).mean())
 
-    def one_pass(inputs: Tensor, targets: Tensor) -> Writer:
+    def one_pass(inputs: Tensor, targets: Tensor) -> OuterProducts:
         count, records = inputs.shape[:2]
         value = inputs.flatten(0, 1)
         entered, left = [], []
@@ -87,13 +133,7 @@ def stack_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], 
                 value = layer(value)
         total = participant_losses(value.unflatten(0, (count, records)), targets).sum()
         slopes = [slope.unflatten(0, (count, records)) for slope in torch.autograd.grad(total, left)]
-
-        def write(first: int, last: int, out: Tensor) -> None:
-            at = 0
-            for layer, x, slope in zip(linear, entered, slopes, strict=True):
-                at = _write_layer(layer, x[first:last], slope[first:last], out, at)
-
-        return write
+        return OuterProducts(linear, entered, slopes)
 
     return one_pass
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 
 from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
-from skelmix.federated.gradients import Gradients, LocalSteps, Loss
+from skelmix.federated.gradients import ClippedSum, Gradients, LocalSteps, Loss
 from skelmix.federated.records import RecordGradients
 from skelmix.federated.round_record import RoundDiagnostics
 from skelmix.federated.silo_clients import SiloClients, silo_sums
@@ -25,6 +26,7 @@ from skelmix.rounds.aggregation import (
     Seconds,
     TrueSiloSum,
     TrueSum,
+    noisy_clipped_sum,
     noisy_silo_sum,
     noisy_sum,
 )
@@ -88,7 +90,14 @@ class ParticipantSums:
         A vector that is NaN or infinite counts as zero.
         """
         mechanism, notes = self._plan.mechanism, drawn.diagnostics
-        given = self.gradients.blocks(self._clients, choices.of(drawn.here, drawn.entropy))
+        contributors = choices.of(drawn.here, drawn.entropy)
+        if not mechanism.distributed and joint is None:
+            start = perf_counter()
+            clipped = self.gradients.clipped_sum(self._clients, contributors, mechanism.clip_norm)
+            seconds.gradients += perf_counter() - start
+            if clipped is not None:
+                return self._noisy(clipped, drawn, seconds)
+        given = self.gradients.blocks(self._clients, contributors)
         sane = SanitizedBlocks(given, mechanism) if joint is None else joint
         blocks = sane.of(given) if isinstance(sane, JointVectors) else sane
         watched = TrueSum(mechanism.clip_norm, mechanism.dimension) if notes and drawn.measure else None
@@ -109,6 +118,25 @@ class ParticipantSums:
             notes.broken = sane.broken
         _note(notes, stats, mechanism, joint)
         _note_error(notes, total, None if watched is None else watched.total)
+        return total
+
+    def _noisy(self, clipped: ClippedSum, drawn: DrawnRound, seconds: Seconds) -> np.ndarray:
+        """The sum with the noise of a trusted aggregator, who needs no single vector."""
+        total = noisy_clipped_sum(
+            self._plan,
+            clipped.total,
+            round=drawn.number,
+            sampled=drawn.sampled,
+            survivors=len(drawn.here),
+            entropy=drawn.entropy,
+            seconds=seconds,
+        )
+        self.vectors.add(clipped.rows, clipped.broken)
+        if (notes := drawn.diagnostics) is not None:
+            notes.broken = clipped.broken
+            seen = EncodeStats(clipped.rows, clipped.clipped, squared_norms=clipped.squared_norms)
+            _note(notes, seen, self._plan.mechanism, None)
+            _note_error(notes, total, clipped.total if drawn.measure else None)
         return total
 
 

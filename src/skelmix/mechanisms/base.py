@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from skelmix import validation
@@ -206,6 +207,10 @@ class Mechanism(ABC):
         stats: EncodeStats | None = None,
     ) -> NDArray[Any]:
         """The sum of what the participants send: the law of adding up `encode`, in constant memory."""
+
+    def noisy_total(self, total: NDArray[np.float64], entropy: Entropy | None = None) -> NDArray[np.float64]:
+        """A sum of clipped vectors plus noise, where a trusted aggregator adds both (not `distributed`)."""
+        raise InvalidInput(f"{self.name}: each participant adds its own noise; use encode_sum")
 
     @abstractmethod
     def decode(self, total: Any, *, round: int) -> NDArray[Any]:

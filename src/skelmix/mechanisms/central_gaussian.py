@@ -117,6 +117,10 @@ class CentralGaussian(Mechanism):
             validation.whole(seen.participants, participants=participants)
         if stats is not None:
             stats.add(seen)
+        return self.noisy_total(total, entropy)
+
+    def noisy_total(self, total: NDArray[np.float64], entropy: Entropy | None = None) -> NDArray[np.float64]:
+        """What `encode_sum` releases, from a sum of vectors that are clipped already."""
         source = system_entropy() if entropy is None else entropy
         normal = np.random.Generator(np.random.PCG64DXSM(int.from_bytes(source.bytes(32), "little")))
         return total + math.sqrt(self.total_noise) * normal.standard_normal(self.dimension)

@@ -151,6 +151,24 @@ def noisy_sum(
     return _decoded(mechanism, total, round, seconds)
 
 
+def noisy_clipped_sum(
+    plan: Plan,
+    clipped: NDArray[np.float64],
+    *,
+    round: int,
+    sampled: int,
+    survivors: int,
+    entropy: Entropy,
+    seconds: Seconds,
+) -> NDArray[np.float64]:
+    """`noisy_sum` for a mechanism that is not distributed, from the sum of the survivors' clipped vectors."""
+    _noise_shares(plan, round, sampled, survivors)
+    start = perf_counter()
+    total = plan.mechanism.noisy_total(clipped, entropy)
+    seconds.encode += perf_counter() - start
+    return _decoded(plan.mechanism, total, round, seconds)
+
+
 def noisy_silo_sum(
     plan: Plan,
     silos: Iterable[SiloSum],
