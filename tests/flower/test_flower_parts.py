@@ -172,9 +172,14 @@ def test_few_nodes_are_not_sampled_at_the_rate_of_many(tolerance):
     plan = sk.plan(sk.PrivacyTarget(3.0, 1e-5), dimension=16, bits=20, bound="rdp", cohort=cohort)
     coordinator = object.__new__(Coordinator)
     coordinator._plan, coordinator._malicious = plan, False
+    coordinator._keys = dict.fromkeys(range(590), b"")
     assert len(coordinator._draw(set(range(590)), lambda: None)) > 10
-    with pytest.raises(RoundFailed, match="wait for more"):
-        coordinator._draw(set(range(200)), lambda: pytest.fail("nothing may be drawn"))
+    nothing = lambda: pytest.fail("nothing may be drawn")  # noqa: E731
+    with pytest.raises(RoundFailed, match=r"200 of 600 nodes are here.*wait for more"):
+        coordinator._draw(set(range(200)), nothing)
+    coordinator._keys = dict.fromkeys(range(200), b"")  # the others are connected and never answer
+    with pytest.raises(RoundFailed, match=r"200 of 600 nodes are here.*wait for more"):
+        coordinator._draw(set(range(590)), nothing)
 
 
 @pytest.mark.parametrize(("expected", "nodes", "drawn"), [(60, 700, True), (590, 620, False)])
@@ -184,6 +189,7 @@ def test_more_nodes_than_the_population_are_sampled_unless_a_cohort_may_be_large
     coordinator = object.__new__(Coordinator)
     coordinator._plan = sk.plan(target, dimension=16, bits=20, bound="rdp", cohort=cohort)
     coordinator._malicious, charges = False, []
+    coordinator._keys = dict.fromkeys(range(nodes), b"")
     outcome = nullcontext() if drawn else pytest.raises(RoundFailed, match="too large, to open")
     with outcome:
         coordinator._draw(set(range(nodes)), lambda: charges.append(1))

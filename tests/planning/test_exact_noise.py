@@ -11,6 +11,7 @@ import skelmix as sk
 from skelmix.accounting.openings import SPARSE_GRAPH_FAILURE
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.planning import account, privacy_report
+from skelmix.secagg.graph import choose
 
 TARGET = sk.PrivacyTarget(3.0, 1e-5)
 
@@ -212,6 +213,24 @@ def test_where_everyone_takes_part_the_tolerance_is_the_limit():
     silos = completed(sk.Silos(10, 1_000, 100, dropout_tolerance=0.3))
     assert silos.min_survivors(10) == silos.roster.min_survivors(10) == 7
     assert planned(sk.Cohort.everyone(40)).cohort.least_survivors is None  # nobody may drop out
+
+
+def test_more_dropouts_than_the_law_states_make_openings_reveal_more_as_the_page_says():
+    """A law of 0.1 where one in five drops out; sizes left out have a probability below 1e-4."""
+    cohort, rounds, q, stays = completed(COHORT, rounds=1_000), 1_000, 240 / 60_000, 0.8
+    sizes = range(180, 305)
+    masses = stats.binom.pmf(sizes, 59_999, q)
+    need = [max(cohort.min_survivors(n), cohort.min_survivors(n + 1)) for n in sizes]
+    graphs = [choose(n, cohort.min_survivors(n), dropout_rate=0.1) for n in sizes]
+    lonely = [
+        n * stats.binom.cdf(g.share_threshold - 1, g.degree - 1, stays)
+        for n, g in zip(sizes, graphs, strict=True)
+    ]
+    full = stats.binom.cdf(cohort.least_survivors - 1, 59_999, q * stays)
+    sparse = masses @ stats.binom.cdf(np.array(need) - 1, sizes, stays)
+    assert rounds * q * full == pytest.approx(3.4e-5, rel=0.02)
+    assert rounds * q * sparse == pytest.approx(2.6e-2, rel=0.02)
+    assert rounds * q * 2 * (masses @ lonely) == pytest.approx(5e-7, rel=0.1)
 
 
 def test_a_malicious_server_needs_a_majority():

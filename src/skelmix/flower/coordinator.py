@@ -138,15 +138,16 @@ class Coordinator:
     def _draw(self, nodes: set[int], charge: Callable[[], None], *, connected: int | None = None) -> set[int]:
         """The cohort of a round, charged for, if there are nodes enough to sample it from.
 
+        Nodes that never advertised keys do not count: they are in no roster, which is no dropout by chance.
         connected: how many nodes are connected, of which the strategy may have chosen these.
         """
-        plan = self._plan
+        plan, here = self._plan, len(nodes & set(self._keys))
         leak = plan.cohort.roster.membership_leak_probability(
-            plan.rounds, nodes=len(nodes), malicious=self._malicious
+            plan.rounds, nodes=here, malicious=self._malicious
         )
         if leak > plan.cohort.delta_for_small_cohorts(plan.target.delta, plan.rounds):
             raise RoundFailed(
-                f"{len(nodes)} of {plan.cohort.roster.population} nodes are here: a sample may be too small, "
+                f"{here} of {plan.cohort.roster.population} nodes are here: a sample may be too small, "
                 "or too large, to open, which reveals who was sampled; wait for more, or plan for this "
                 "population"
             )

@@ -2,7 +2,7 @@
 
 The vectors bring their share of the noise either way. One, two or three tenths of the participants may drop
 out, and none, half or all of these do. One in twenty may collude, which takes three to six pieces of noise
-per participant; with nobody who colludes, one piece.
+per participant; with nobody who colludes, one piece, or two with a threshold below half.
 
 Both rounds have the same threshold, all but the tolerated dropouts, as where everyone takes part. Rounds of
 sampled cohorts that remove excess noise open with fewer survivors, so that almost none fails (without removal
