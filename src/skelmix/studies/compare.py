@@ -37,7 +37,7 @@ def plot_error_against_rate(
     """
     figure, axes = canvas(1, 1, width=6.4, height=4.0)
     at = axes[0][0]
-    panel(at, "", x="bits per weight", y="predicted mse of a coordinate of the sum", log=True)
+    panel(at, "", x="bits per weight", y="predicted squared error per coordinate", log=True)
     central: Plan | None = None
     for line, (mechanism, bound) in LINES.items():
         points = []

@@ -30,9 +30,11 @@ class Line:
 LINES = {
     "gaussian-rdp": Line("central Gaussian (Rényi)", "#000000", "", "-"),
     "gaussian-pld": Line("central Gaussian (PLD)", "#777777", "", "--"),
+    "dpsgd": Line("central DP-SGD, best accounting", "#777777", "", "--"),
     "smm-tight": Line("SMM, tight bound", "#D55E00", "o"),
     "smm-auto": Line("SMM, tight bound, planner's γ", "#E69F00", "*"),
-    "smm-rate": Line("SMM, tight bound, fewer coordinates", "#D55E00", "P"),
+    "smm-rate": Line("SMM at any rate: fewer coordinates", "#D55E00", "P"),
+    "smm-dense": Line("SMM, all coordinates: fewer bits each", "#E69F00", "*"),
     "smm-paper": Line("SMM, paper's bound", "#0072B2", "s"),
     "dgm-paper": Line("DGM, paper's bound", "#56B4E9", "D"),
     "dgm-paper-integer": Line("DGM, paper's bound, integer σ", "#8B4513", "v"),

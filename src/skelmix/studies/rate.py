@@ -193,13 +193,13 @@ def draw(rows: Sequence[Row], path: Path) -> list[Path]:
     ticks = (0.016, 0.0625, 0.25, 1.0, 4.0)
     for at, dataset in zip(axes[0], DATASETS, strict=True):
         known = _Known(rows, dataset)
-        panel(at, f"{dataset}, ε = 3, |B| = 240", x="bits per weight", y="accuracy (%)")
+        panel(at, f"{dataset}, ε = 3, 240 participants per round", x="bits per weight", y="accuracy (%)")
         mean = partial(_points, known)
         draw_line(at, "smm-rate", mean("smm-rate", (*RATES, *MORE_RATES)))
-        draw_line(at, "smm-auto", mean("smm-auto", DENSE_BITS))
+        draw_line(at, "smm-dense", mean("smm-auto", DENSE_BITS))
         draw_line(at, "smm-paper", mean("smm-paper", (8, 6)))
         if (central := known.at("gaussian-pld", None)) is not None:
-            draw_line(at, "gaussian-pld", [(x, central.value, 0.0) for x in (RATES[-1], 8.0)])
+            draw_line(at, "dpsgd", [(x, central.value, 0.0) for x in (RATES[-1], 8.0)])
             at.set_ylim(central.value - 6, central.value + 0.8)
         at.set_xscale("log", base=2)
         at.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
