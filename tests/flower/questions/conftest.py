@@ -29,9 +29,14 @@ def parties(tmp_path, fleet, files):
 
 
 @pytest.fixture
-def sent(monkeypatch):
-    """Every message that a party encoded; rehearsals are none, so there are none."""
+def unrehearsed(monkeypatch):
+    """Parties compute nothing but answers from their own files."""
     monkeypatch.setattr(Desk, "rehearse", lambda *_: None)
+
+
+@pytest.fixture
+def sent(monkeypatch, unrehearsed):
+    """Every message that a party encoded."""
     seen = []
     original = SiloMechanism.encode_silo
 
