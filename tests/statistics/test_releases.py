@@ -197,6 +197,11 @@ def test_the_guide_states_what_queries_that_share_nothing_gain(row, column, k, d
     assert float(line.split("|")[1 + column]) == pytest.approx(gain, abs=0.011)
 
 
+def test_an_epsilon_beyond_the_certificates_is_refused_with_the_largest_one():
+    with pytest.raises(InvalidInput, match=r"^epsilon = 51: statistics are proved up to 50; pass less$"):
+        plan_statistics(parse_question("count"), PrivacyTarget(51.0, 1e-6), Parties(2, 1_000))
+
+
 def test_the_least_epsilon_reaches_the_error_and_a_smaller_one_does_not():
     question, parties = parse_question(TEXT), Parties(3, 10_000)
     found = plan_for_error(question, 0.01, 1e-6, parties)

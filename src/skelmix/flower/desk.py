@@ -70,6 +70,14 @@ class Desk:
             raise ProtocolError("the plan costs more against the aggregator than against observers")
         self._within_budget(Charge(report.epsilon, report.delta, question), charge=False)
 
+    def rehearse(self, question: str, plan: Plan) -> None:
+        """Compile all that the answer needs, before its time is measured: on made-up records."""
+        from skelmix.statistics.asked import asked_from_text
+        from skelmix.statistics.rehearsal import rehearse
+
+        self.policy.state.mkdir(parents=True, exist_ok=True)
+        rehearse(asked_from_text(question), plan, self.policy.state)
+
     def charge(self, question: str, epsilon: float, delta: float) -> None:
         """Put the cost on disk, before the data is read; `PolicyViolation` when too little is left."""
         self._within_budget(Charge(epsilon, delta, question), charge=True)

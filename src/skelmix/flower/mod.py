@@ -203,6 +203,8 @@ class _Participant:
         if self.desk is not None:
             self.desk.check(request.question, plan)
         self.policy.check_plan(plan)
+        if self.desk is not None:
+            self.desk.rehearse(request.question, plan)
         self.memory.keep_plan(
             plan.to_json(),
             request.digest,

@@ -27,7 +27,7 @@ from skelmix.statistics.domains import checked_name
 from skelmix.statistics.files import batches
 from skelmix.statistics.layout import Layout
 from skelmix.statistics.parsing import parse_question
-from skelmix.statistics.party import Owners, PartySum, add_to_silo, party_sum
+from skelmix.statistics.party import Owners, PartySum, add_to_silo, party_sum, unusable_note
 from skelmix.statistics.queries import Question
 from skelmix.statistics.sizing import planned_sizes
 
@@ -169,8 +169,7 @@ class AskedSum:
         try:
             silo.add(self._rows(path, mechanism.dimension))
         except (InvalidInput, arrow.pyarrow().ArrowException) as error:
-            note = f"{path}: {error}. The party counts as empty until this is repaired"
-            return mechanism.silo_sum(round=0), (note,)
+            return mechanism.silo_sum(round=0), (unusable_note(path, error),)
         return silo, ()
 
     def _rows(self, path: Path, length: int) -> Iterator[NDArray[np.float64]]:

@@ -91,7 +91,8 @@ def party_sum(
                 rows,
             )
     except (InvalidInput, pa.ArrowException) as error:
-        return PartySum(Accumulator(layout, radius, rows).total(), (_unusable(path, error),), usable=False)
+        empty = Accumulator(layout, radius, rows).total()
+        return PartySum(empty, (unusable_note(path, error),), usable=False)
     return PartySum(accumulator.total(), source.notes())
 
 
@@ -115,11 +116,12 @@ def file_notes(path: Path, columns: Collection[str], numeric: Collection[str]) -
         for _ in source.records():
             pass
     except (InvalidInput, arrow.pyarrow().ArrowException) as error:
-        return (_unusable(path, error),)
+        return (unusable_note(path, error),)
     return source.notes()
 
 
-def _unusable(path: Path, error: Exception) -> str:
+def unusable_note(path: Path, error: Exception) -> str:
+    """Why a file counts as empty, for its owner's eyes only."""
     problem = f"{error}" if str(path) in str(error) else f"{path}: {error}"
     return f"{problem}. The party counts as empty until this is repaired"
 

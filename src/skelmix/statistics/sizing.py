@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from skelmix.errors import InvalidInput, PrivacyUnattainable
+from skelmix.mechanisms.bounds.gaussian import LARGEST_CERTIFIED
 from skelmix.mechanisms.silo import SiloMechanism, summing_records
 from skelmix.planning.central import central_multiplier
 from skelmix.planning.planner import plan
@@ -175,6 +176,10 @@ def plan_record_sum(
 
     The bits per coordinate are chosen as for `plan_statistics`, which this serves.
     """
+    if target.epsilon > LARGEST_CERTIFIED:
+        raise InvalidInput(
+            f"epsilon = {target.epsilon:g}: statistics are proved up to {LARGEST_CERTIFIED:g}; pass less"
+        )
     plans: list[Plan] = []
     for size in planned_sizes(dimension):
         record_plan = _plan_of_size(target, parties, size, clip_norm)

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.parties import Hospitals, planned
 from skelmix.datasets.hospital_files import hospitals
+from skelmix.flower.desk import Desk
 from skelmix.mechanisms.silo import SiloMechanism
 
 
@@ -28,7 +29,13 @@ def parties(tmp_path, fleet, files):
 
 
 @pytest.fixture
-def sent(monkeypatch):
+def unrehearsed(monkeypatch):
+    """Parties compute nothing but answers from their own files."""
+    monkeypatch.setattr(Desk, "rehearse", lambda *_: None)
+
+
+@pytest.fixture
+def sent(monkeypatch, unrehearsed):
     """Every message that a party encoded."""
     seen = []
     original = SiloMechanism.encode_silo

@@ -58,7 +58,7 @@ def test_control_a_larger_budget_answers_twice(parties, plan):
 
 
 def test_a_budget_spent_between_the_check_and_the_answer_is_refused_before_the_file_is_read(
-    parties, plan, monkeypatch
+    parties, plan, monkeypatch, unrehearsed
 ):
     from skelmix.flower.desk import Desk
     from skelmix.statistics import asked
@@ -73,7 +73,7 @@ def test_a_budget_spent_between_the_check_and_the_answer_is_refused_before_the_f
     assert all("has answered as much as it allows" in text for text in refused["refusals"].values())
 
 
-def test_the_cost_is_on_disk_before_the_file_is_read(parties, plan, monkeypatch):
+def test_the_cost_is_on_disk_before_the_file_is_read(parties, plan, monkeypatch, unrehearsed):
     from skelmix.statistics import asked
 
     group = parties()
