@@ -24,6 +24,7 @@ from nvflare.app_opt.flower.controller import FlowerController
 from nvflare.app_opt.flower.defs import Constant
 from nvflare.app_opt.flower.executor import FlowerExecutor
 from nvflare.fuel.utils.network_utils import get_local_addresses
+from own_log import with_own_log
 
 ADDRESS = "address"
 
@@ -94,7 +95,10 @@ class ClientApplet(FlowerClientApplet):
         place = words.index("--clientappio-api-address")
         host, _, port = words[place + 1].rpartition(":")
         words[place : place + 2] = ["--host", host, "--port", port]
-        command.cmd = shlex.join(words)
+        context = ctx[Constant.APP_CTX_FL_CONTEXT]
+        log = context.get_engine().get_workspace().get_run_dir(context.get_job_id())
+        command.cmd = with_own_log(shlex.join(words), Path(log) / command.log_file_name)
+        command.log_file_name = ""
         return command
 
 

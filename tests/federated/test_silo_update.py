@@ -284,6 +284,58 @@ def test_what_a_data_set_draws_for_a_record_does_not_depend_on_the_others(draw):
         assert (units(total(Shaken(x, y, draw))) - rest == alone).all()
 
 
+@pytest.fixture
+def modes():
+    """What a broken record may leave behind, to be set right after the test."""
+    before = torch.get_default_dtype(), np.geterr()
+    yield
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(before[0])
+    np.seterr(**before[1])
+
+
+def switched():
+    """As in code that would switch back if nothing failed on the way."""
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float64)
+    np.seterr(all="raise")
+    raise ValueError("a rare record")
+
+
+class Switching(Ragged):
+    def __getitem__(self, place):
+        return switched() if place == 5 else super().__getitem__(place)
+
+
+@pytest.mark.usefixtures("modes")
+@pytest.mark.parametrize("layer", [nn.Linear, Squashed])
+def test_a_record_that_fails_leaves_no_mode_behind(layer):
+    x, y = data()
+    others = torch.arange(12) != 5
+    expected = units(total(x[others], y[others], model=layer(4, 2)))
+    silo = total(Switching(x, y, {}), model=layer(4, 2))
+    assert silo.broken == 1
+    assert (units(silo) == expected).all()
+    assert (torch.is_grad_enabled(), torch.get_default_dtype()) == (True, torch.float32)
+
+
+@pytest.mark.usefixtures("modes")
+@pytest.mark.parametrize("layer", [nn.Linear, Squashed])
+def test_a_loss_that_fails_leaves_no_mode_behind(layer, monkeypatch):
+    x, y = data()
+    rare = torch.arange(12) == 5
+
+    def loss(outputs, targets):
+        return switched() if float(targets[0]) < 0 else nn.functional.mse_loss(outputs[:, 0], targets)
+
+    monkeypatch.setattr(f"{__name__}.LOSS", loss)
+    y = y.float()
+    expected = units(total(x[~rare], y[~rare], model=layer(4, 2)))
+    silo = total(x, torch.where(rare, -1.0, y), model=layer(4, 2))
+    assert silo.broken == 1
+    assert (units(silo) == expected).all()
+
+
 def test_what_a_data_set_draws_differs_from_round_to_round():
     x, y = data()
     silos = [MECHANISM.silo_sum(round=round) for round in (0, 1)]
