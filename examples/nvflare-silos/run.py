@@ -25,6 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 NEEDED = ("nvflare", "flwr", "torch", "skelmix")
 NO_RESULT = "ended without a result"
+LOGIN_SECONDS = 120.0  # FLARE's own ten may pass on a busy machine, and the run would be lost
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 
@@ -125,7 +126,7 @@ def inside(given: argparse.Namespace) -> None:
     if not given.poc:
         job.simulator_run(str(workspace / "simulator"), n_clients=given.silos, threads=given.silos)
         return
-    environment = PocEnv(num_clients=given.silos)
+    environment = PocEnv(num_clients=given.silos, extra={"login_timeout": LOGIN_SECONDS})
     run, status = Recipe(job).execute(environment), ""
     while not status.startswith("FINISHED"):
         time.sleep(5.0)
