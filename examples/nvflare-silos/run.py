@@ -92,6 +92,8 @@ def outside(given: argparse.Namespace, workspace: Path) -> None:
         print("FLARE did not start the job: again, once", flush=True)
         failure = attempt(command, environment, workspace, end - time.monotonic())
     if failure:
+        if (workspace / "result.json").exists():
+            show(workspace)
         lines = (workspace / "run.log").read_text(errors="replace").splitlines()
         sys.exit("\n".join([*lines[-30:], f"the run {failure}"]))
     show(workspace)

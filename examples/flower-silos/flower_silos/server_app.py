@@ -51,17 +51,24 @@ def main(grid: Grid, context: Context) -> None:
     # FedAvg waits without end for nodes that it must have: once all have come, a lost silo may cost rounds,
     # which are skipped where too few are left, but does not hold up the run
     strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=1, min_train_nodes=1)
-    result = strategy.start(secure, arrays, num_rounds=rounds, evaluate_fn=evaluate)
-    accuracies = [dict(metrics)["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()]
+    accuracies: list[object] = []
+    try:
+        result = strategy.start(secure, arrays, num_rounds=rounds, evaluate_fn=evaluate)
+        accuracies = [dict(metrics)["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()]
+    finally:  # what was charged is said even if the run fails
+        say(secure, accuracies, str(settings["result"]))
+
+
+def say(secure: SecureGrid, accuracies: list[object], file: str) -> None:
+    """Print what became of each round, and write it with the privacy report to the file, if one is wanted."""
     print("accuracy", accuracies)
     for record in secure.history:
         print(record)
-    if settings["result"]:
-        rounds_run = [asdict(record) for record in secure.history]
+    if file:
         written = {
-            "report": str(plan.report).splitlines(),
+            "report": str(secure.plan.report).splitlines(),
             "accuracy": accuracies,
-            "rounds": rounds_run,
+            "rounds": [asdict(record) for record in secure.history],
             "charged": secure.ledger.charged,
         }
-        Path(str(settings["result"])).write_text(json.dumps(written, indent=1, ensure_ascii=False))
+        Path(file).write_text(json.dumps(written, indent=1, ensure_ascii=False))
