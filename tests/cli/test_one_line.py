@@ -25,6 +25,7 @@ from skelmix.wording import figure
         (("audit", "--plan", "."), "directory"),
         (("audit", "--plan", "nowhere.json"), "nowhere.json"),
         (("pln",), "Did you mean 'plan'?"),
+        (("reproduce", "figre1"), "Did you mean 'figure1'"),
     ],
 )
 def test_a_bad_place_or_word_is_one_line_with_a_remedy(tmp_path, monkeypatch, words, says):

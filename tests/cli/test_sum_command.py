@@ -155,6 +155,21 @@ def test_a_bad_cell_is_named_with_line_column_and_value(tmp_path, monkeypatch, t
     refused(("sum", "--input", "in.csv", "--header", *CLIPPED), says)
 
 
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "latin-1"])
+def test_a_file_that_is_not_in_utf_8_is_named_as_such(tmp_path, monkeypatch, coding):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_bytes("größe,stay\n31,2.5\n".encode(coding))
+    says = "not plain text (UTF-16" if "16" in coding else "Its names are not in UTF-8: save the file"
+    line = refused(("sum", "--input", "in.csv", "--columns", "größe", *CLIPPED), says)
+    assert "Did you mean" not in line
+
+
+def test_an_ending_may_be_in_capitals(visits):
+    (visits / "visits.csv").rename(visits / "VISITS.CSV")
+    words = ("sum", "--input", "VISITS.CSV", "--columns", "age", *CLIPPED, "--epsilon", 40, "--json")
+    assert json.loads(in_process(*words).stdout)["columns"] == ["age"]
+
+
 def test_names_in_line_1_are_recognised(visits):
     refused(("sum", "--input", "visits.csv", *CLIPPED), "line 1 holds text (id, age, stay, ward)")
 

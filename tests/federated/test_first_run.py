@@ -62,10 +62,17 @@ def test_what_the_report_needs_is_missed_before_anything_is_charged(plan, tmp_pa
 
 @pytest.mark.parametrize("evaluate", [None, lambda model: 0.25])
 def test_the_report_speaks_of_accuracy_only_where_it_was_measured(plan, tmp_path, evaluate):
-    trainer(plan, run_directory=tmp_path, evaluate=evaluate).run()
+    trainer(plan, run_directory=tmp_path, evaluate=evaluate, evaluate_every=2).run()
     page = (tmp_path / "report.html").read_text().split("<body>")[1]
     assert ("Test accuracy" in page) == ("test data" in page) == (evaluate is not None)
     assert "Privacy spent" in page
+
+
+def test_a_single_accuracy_is_stated_and_not_drawn(plan, tmp_path):
+    trainer(plan, run_directory=tmp_path, evaluate=lambda model: 0.25, evaluate_every=ROUNDS).run()
+    page = (tmp_path / "report.html").read_text().split("<body>")[1]
+    assert "25.00%" in page
+    assert "Test accuracy" not in page
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])

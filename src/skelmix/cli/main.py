@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _once(text: str) -> str:
     """The text without a suggestion that click and typer both made."""
-    return re.sub(r"(Did you mean [^?]*\?)(?: \1)+", r"\1", text)
+    return re.sub(r"(Did you mean [^?]*\?)(?: \1| \(Did you mean one of: [^?]*\?\))+", r"\1", text)
 
 
 def _of_file(error: Exception) -> str:

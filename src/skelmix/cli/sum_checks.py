@@ -32,7 +32,7 @@ def check_options(given: set[str], files: list[Path], mechanism: str) -> None:
         refuse(_OF_FILES, "is about a file of rows; give one with --input, or leave it out")
     else:
         refuse(_MADE_UP, "is for made-up vectors, and the file has its own; leave it out")
-        if not any(path.suffix == ".csv" for path in files):
+        if not any(path.suffix.lower() == ".csv" for path in files):
             refuse({"header"}, "is for .csv files, and there is none; leave it out")
     if "inspect" in given:
         refuse(given - _WITH_INSPECT, "has no effect with --inspect, which releases nothing; leave it out")

@@ -26,11 +26,12 @@ def open_table(path: Path, header: bool, columns: str | None) -> Table:
         raise InvalidInput(f"{path}: is a directory; name a file in it")
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file; give the path of a .npy, .csv or .parquet file")
-    if path.suffix not in (".npy", ".csv", ".parquet"):
+    ending = path.suffix.lower()
+    if ending not in (".npy", ".csv", ".parquet"):
         raise InvalidInput(f"{path}: the ending must be .npy, .csv or .parquet")
-    if path.suffix == ".csv":
+    if ending == ".csv":
         return _Csv(path, header, columns)
-    return _Npy(path, columns) if path.suffix == ".npy" else _Parquet(path, columns)
+    return _Npy(path, columns) if ending == ".npy" else _Parquet(path, columns)
 
 
 class Table:
@@ -74,6 +75,8 @@ def _places(path: Path, known: Sequence[str] | None, columns: str) -> list[int]:
             how_many = "more than one column" if name in known else "no column"
             near = get_close_matches(name, known, 1) if name not in known else []
             hint = f" Did you mean {near[0]!r}?" if near else ""
+            if any("\ufffd" in other for other in known):  # as undecodable letters are read
+                hint = " Its names are not in UTF-8: save the file as CSV in UTF-8."
             raise InvalidInput(f"{path}: has {how_many} {name!r}.{hint} It has {few(known)}")
     return [known.index(name) for name in wanted]
 
@@ -86,6 +89,11 @@ def few(words: Sequence[str]) -> str:
 class _Csv(Table):
     def __init__(self, path: Path, header: bool, columns: str | None) -> None:
         first = next(_records(path), (0, []))[1]
+        if any("\0" in cell for cell in first):
+            raise InvalidInput(
+                f"{path}: not plain text (UTF-16, or compressed?); save it as CSV in UTF-8. Nothing was "
+                "released"
+            )
         self.named_by, self._width = int(header or columns is not None), len(first)
         _check_separator(path, first, whole=bool(self.named_by))
         super().__init__(path, [name.strip() for name in first] if self.named_by else None, columns)

@@ -104,7 +104,7 @@ def _figures(plan: Plan, history: Sequence[RoundRecord], spent: Spent, baseline:
     accuracy = [(record.round, record.accuracy) for record in history if record.accuracy is not None]
     budget = [(record.round, spent.after(record.round)) for record in history]
     figures = [Figure("Privacy spent", "round", "ε for observers (upper bound)", [_line("ε", budget)])]
-    if accuracy:
+    if len(accuracy) > 1 or (accuracy and baseline):  # a tile states a single one
         lines = [_line("this run", accuracy)]
         if baseline:
             lines.append(_line("central Gaussian (DP-SGD)", baseline, line={"dash": "dash"}))
