@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 import skelmix as sk
 from helpers.server_view import Node
@@ -107,8 +107,9 @@ class Stopwatch:
         until = time.process_time() + 0.02
         while time.process_time() < until:
             pass
-        arrays = message.content["arrays"]
-        return Message(RecordDict({"arrays": arrays}), reply_to=message)
+        trained = {name: array.numpy() * 2 for name, array in message.content["arrays"].items()}
+        record = ArrayRecord({name: Array(np.asarray(values)) for name, values in trained.items()})
+        return Message(RecordDict({"arrays": record}), reply_to=message)
 
     def answer(self, heads):
         """(what the server sees, seconds)."""
@@ -128,9 +129,10 @@ def stopwatch(planned, arrays, monkeypatch):
     return Stopwatch(planned(cohort=cohort(contribute=0.5)), arrays, monkeypatch)
 
 
-def test_messages_work_and_time_do_not_depend_on_the_coin(stopwatch):
+def test_messages_work_and_time_do_not_depend_on_the_coin(stopwatch, sent):
     assert stopwatch.answer(True)[0] == stopwatch.answer(False)[0]
     assert stopwatch.calls == 2
+    assert sent == {0: 1}, "only at heads is the vector not zero"
     assert 0.8 < stopwatch.ratio() < 1.25
 
 

@@ -1,8 +1,14 @@
 """Verdicts on recipes, and on accuracy against the aggregator's ε, follow the numbers."""
 
+from pathlib import Path
+
 import pytest
 
+import skelmix as sk
 from skelmix.studies import aggregator, recipes
+from skelmix.studies.headline_numbers import Selection, headlines
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def recipe_rows(gap=0.1, **accuracies):
@@ -79,6 +85,18 @@ def aggregator_rows(accuracy=0.985, upload=1e5):
 )
 def test_verdicts_on_the_aggregators_epsilon_follow_the_numbers(changes, verdicts):
     assert [claim.holds for claim in aggregator.claims(aggregator_rows(**changes))] == verdicts
+
+
+def test_the_papers_job_is_stated_as_it_is_planned_and_measured():
+    epsilon, accuracy = aggregator.PAPERS_JOB
+    target = sk.PrivacyTarget(3.0, aggregator.DELTA)
+    job = {"dimension": 63_610, "bits": 8, "scale": 64.0, "rounds": 1_000, "bound": "paper"}
+    plan = sk.plan(target, cohort=sk.Cohort(240, 60_000), alignment=0.02, **job)
+    assert plan.report.epsilon_aggregator == pytest.approx(epsilon, abs=0.05)
+    (measured,) = headlines(
+        RESULTS, [Selection("", "", "rate", "smm-paper", {"dataset": "mnist", "bits": 8})]
+    )
+    assert measured.mean == pytest.approx(accuracy, abs=0.05)
 
 
 def test_the_aggregators_study_claims_nothing_without_rows(tmp_path):

@@ -8,6 +8,7 @@ round's number, as they do the signs of the rotation.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -49,13 +50,14 @@ def _subset(seed: bytes, round: int, length: int, keep: int) -> NDArray[np.int32
     chunk, used, marked = 0, 0, 0
     while marked < wanted:
         # about as many words as it takes, and a few more: what is read does not change what is chosen
-        count = min(_CHUNK, used + 64 + int(1.1 * (wanted - marked) * (mask + 1) / (length - wanted)))
+        expected = (mask + 1) * math.log((length - marked) / (length - wanted))
+        count = min(_CHUNK, used + 64 + int(1.02 * expected))
         stream = public_bytes(_CONTEXT + chunk.to_bytes(8, "little"), seed, round, 4 * count)
         words = np.frombuffer(stream, "<u4").astype(np.uint32, copy=False)
         marked = _mark(words[used:], np.uint32(mask), length, wanted, marked, marks)
         chunk, used = (chunk + 1, 0) if count == _CHUNK else (chunk, count)
     places = np.empty(keep, np.int32)
-    _list(marks, not inverted, length, places)
+    _list(marks, inverted, places)
     places.setflags(write=False)
     return places
 
@@ -122,10 +124,14 @@ def _mark(words: Any, mask: Any, length: int, wanted: int, marked: int, marks: A
 
 
 @njit(nogil=True, cache=True)
-def _list(marks: Any, marked: bool, length: int, places: Any) -> None:
-    """The marked coordinates in order, or the unmarked ones."""
-    count = 0
-    for place in range(length):
-        if ((marks[place >> 3] >> np.uint8(place & 7)) & 1 == 1) == marked:
-            places[count] = place
-            count += 1
+def _list(marks: Any, inverted: bool, places: Any) -> None:
+    """The marked coordinates in order, or the unmarked ones; as many as `places` holds.
+
+    Without a branch on a mark, which the processor would guess wrong at nearly every mark.
+    """
+    flip = np.uint8(255 if inverted else 0)
+    place, count = 0, 0
+    while count < places.size:
+        places[count] = place
+        count += ((marks[place >> 3] ^ flip) >> np.uint8(place & 7)) & 1
+        place += 1

@@ -35,9 +35,9 @@ SCHEDULES = (
 )
 #: (the aggregator's ε, place of the schedule that is measured there)
 CELLS = ((3.0, 0), (6.0, 1), (15.0, 2), (1.0, 0), (10.0, 1), (3.0, 3), (30.0, 2))
-#: the paper's own job: ε against the aggregator (cohorts drawn as agreed), accuracy in percent, bytes
-#: of vectors that a participant uploads in all: 4 rounds of 65,536 on average
-PAPERS_JOB, PAPERS_PAYLOAD = (28.8, 88.8), 4 * 65_536
+#: the paper's own job: ε against the aggregator (cohorts drawn as agreed) by the paper's own bound, accuracy
+#: in percent, bytes of vectors that a participant uploads in all: 4 rounds of 65,536 on average
+PAPERS_JOB, PAPERS_PAYLOAD = (51.1, 88.8), 4 * 65_536
 _EVERYONE = 60_000
 _ALIGNMENT = 0.002
 _LOOKS = {
@@ -172,7 +172,7 @@ def words(rows: Sequence[Row]) -> list[str]:
         "drawn as agreed. Uploads are those of all rounds, with the keys and shares of secure aggregation "
         "(the CSV has the vectors alone). Runs use reproducible randomness and are therefore *not private*.",
         f"Beside it, the paper's job: {PAPERS_JOB[1]} % at ε = {PAPERS_JOB[0]} against the aggregator, "
-        f"{_papers_upload() / 1000:.0f} kB.",
+        f"by the paper's bound with participations counted as they happen; {_papers_upload() / 1000:.0f} kB.",
     ]
 
 
