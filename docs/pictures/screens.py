@@ -107,7 +107,7 @@ def take(reports: dict[str, Path], everything: Path | None) -> None:
                 tab.look(width=1280)
                 tab.pdf(everything / f"{name}.pdf")
             elif name == "train":
-                look(tab, ASSETS / "report.png", 1000)
+                look(tab, ASSETS / "report.png", 1280)
                 look(tab, ASSETS / "report-phone.png", 390, dark=True, height=2300)
 
 
