@@ -149,4 +149,5 @@ def _sum(
     print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     answers: Answers = row_sum_answers(_asked(plan, asked, link, seconds), asked, plan, level)
     clipped = f"clip norm   rows longer than {plan.mechanism.clip_norm:g} were shortened to it"
-    emit(questions.payload(answers), f"{answers.table()}\n\n{questions.card(plan)}\n{clipped}", as_json=as_json)
+    text = f"{answers.table()}\n\n{questions.card(plan)}\n{clipped}"
+    emit(questions.payload(answers), text, as_json=as_json)
