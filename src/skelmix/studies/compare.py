@@ -82,8 +82,9 @@ def plot_comparison(path: Path, rows: list[dict[str, Any]], rates: list[dict[str
     bars.barh(names, [_relative(row) for row in able], color="#0072B2")
     bars.invert_yaxis()
     bars.axvline(1.0, color="#777777", linestyle="--", linewidth=1)
-    panel(bars, "all mechanisms", x="squared error, times the central Gaussian's")
-    panel(line, f"{rates[0]['mechanism']} over rates", x="bits per weight", y="squared error, times the central Gaussian's")
+    error = "squared error, times the central Gaussian's"
+    panel(bars, "all mechanisms", x=error)
+    panel(line, f"{rates[0]['mechanism']} over rates", x="bits per weight", y=error)
     points = sorted((row["rate"], _relative(row)) for row in rates if "error" not in row)
     line.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=4, color="#D55E00")
     _axis_of_rates(line)
