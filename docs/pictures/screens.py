@@ -81,9 +81,13 @@ def explored(open_tab: Any) -> tuple[subprocess.Popen[str], Any]:
     command = [sys.executable, "-m", "skelmix", "explore", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    tab = open_tab(process.stdout.readline().strip())
-    tab.wait(CHARTED, seconds=600)
-    tab.run("at('said').textContent = ''")  # how long this machine took is of no interest
+    try:
+        tab = open_tab(process.stdout.readline().strip())
+        tab.wait(CHARTED, seconds=600)
+        tab.run("at('said').textContent = ''")  # how long this machine took is of no interest
+    except BaseException:
+        process.terminate()
+        raise
     return process, tab
 
 
