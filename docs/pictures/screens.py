@@ -81,9 +81,13 @@ def explored(open_tab: Any) -> tuple[subprocess.Popen[str], Any]:
     command = [sys.executable, "-m", "skelmix", "explore", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    tab = open_tab(process.stdout.readline().strip())
-    tab.wait(CHARTED, seconds=600)
-    tab.run("at('said').textContent = ''")  # how long this machine took is of no interest
+    try:
+        tab = open_tab(process.stdout.readline().strip())
+        tab.wait(CHARTED, seconds=600)
+        tab.run("at('said').textContent = ''")  # how long this machine took is of no interest
+    except BaseException:
+        process.terminate()
+        raise
     return process, tab
 
 
@@ -107,7 +111,7 @@ def take(reports: dict[str, Path], everything: Path | None) -> None:
                 tab.look(width=1280)
                 tab.pdf(everything / f"{name}.pdf")
             elif name == "train":
-                look(tab, ASSETS / "report.png", 1000)
+                look(tab, ASSETS / "report.png", 1280)
                 look(tab, ASSETS / "report-phone.png", 390, dark=True, height=2300)
 
 

@@ -28,6 +28,15 @@ def test_bars_grow_with_the_error_and_fit_a_terminal(largest):
     assert lines[-1] == "ddg: bits = 2: too few"
 
 
+def test_a_reason_stands_once_for_all_that_it_holds_for_and_fits_a_terminal():
+    why = "rate = 1.0: every coordinate that is to be sent takes 1.03 bits per weight; raise the rate to that"
+    refused = [{"mechanism": name, "error": why} for name in ("skellam", "ddg")]
+    shown = comparison_text([row("smm", 1.0), *refused], [{"asked_rate": 0.5, "error": "too few"}])
+    assert max(map(len, shown.splitlines())) <= 80
+    *_, reasons = shown.split("\n\n")
+    assert " ".join(reasons.split()) == f"skellam, ddg: {why} rate 0.5: too few"
+
+
 def test_the_best_comes_first():
     shown = comparison_text([row("cpsgd", 3.0), row("smm", 1.0)], [])
     assert shown.index("smm") < shown.index("cpsgd")

@@ -50,6 +50,19 @@ def test_json_has_the_promised_shape(folder):
     assert f"squared error {unescape(card[1])})" in done.stderr
 
 
+def test_terminal_and_page_state_the_same_facts(folder):
+    done = stats(folder, "--ask", "count", "--output", "facts.html")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    page = unescape((folder / "facts.html").read_text())
+    card = page[page.index('id="card"') : page.index("<details>")]
+    facts = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', card)
+    assert {"error", "upload", "sampling", "other people"} <= {name for name, _ in facts}
+    for name, value in facts:
+        value = re.sub(r" <small>(.*)</small>", r" (\1)", value)
+        assert f"{name} {value}" in said
+
+
 def test_a_plan_reads_no_data(tmp_path):
     """The files are there, but nobody looks into them: broken ones make no difference."""
     for name in ("hospital-1.csv", "hospital-2.csv"):

@@ -23,7 +23,7 @@ from skelmix.cli.main import main
 
 pytestmark = pytest.mark.xdist_group("browser")  # one worker, one browser
 
-PANELS = {"train": 6, "sum": 2, "stats": 3}
+PANELS = {"train": 7, "sum": 2, "stats": 5}
 
 PLOTS = "[...document.querySelectorAll('.plot')]"
 #: titles of axes that reach beyond the picture that they belong to
@@ -41,6 +41,9 @@ IN_MORE_LINES = """[...document.querySelectorAll('.tile strong')].filter(value =
   text.selectNodeContents(value);
   return new Set([...text.getClientRects()].map(line => line.top)).size > 1;
 }).map(value => value.textContent)"""
+#: tables that must be moved sideways to be read
+HIDDEN = """[...document.querySelectorAll('.scroll')].filter(table => table.scrollWidth > table.clientWidth)
+  .map(table => table.textContent.slice(0, 80))"""
 #: per plot with several traces: their names in the order of the legend, and as they are drawn
 LEGENDS = f"""{PLOTS}.filter(plot => plot.data.length > 1).map(plot =>
   [...plot.querySelectorAll('.legendtext')].map(name => name.textContent))"""
@@ -65,7 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done(
         "train", "--dataset", data, "--rounds", 4, "--cohort", 30, "--epsilon", 8, "--delta", 1e-3,
         "--bits", 10, "--bound", "gdp", "--evaluate-every", 1, "--directory", place, "--diagnostics",
-        "--baseline", "dpsgd", "--json",
+        "--baseline", "dpsgd", "--clip", "adaptive", "--json",
     )  # fmt: skip
     return place / "smm"
 
@@ -76,12 +79,13 @@ def reports(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     public = np.random.default_rng(1)
     np.savetxt(place / "rows.csv", public.random((40, 5)), delimiter=",")
     for party in "ab":
-        rows = "".join(f"{public.integers(0, 100)},{public.choice(['F', 'M'])}\n" for _ in range(50))
+        rows = "".join(f"{public.integers(15, 95)},{public.choice(['F', 'M'])}\n" for _ in range(50))
         (place / f"{party}.csv").write_text("age,sex\n" + rows)
     done("sum", "--input", place / "rows.csv", "--clip-norm", 3, "--report", place / "sum.html", "--json")
     done(
         "stats", "--party", place / "a.csv", "--party", place / "b.csv", "--records", 100, "--ask",
-        "count; mean(age, 0..110); histogram(sex: F|M)", "--output", place / "stats.html", "--json",
+        "count; sum(age, 0..110); mean(age, 0..110); histogram(age: 15..95 by 10); histogram(sex: F|M)",
+        "--output", place / "stats.html", "--json",
     )  # fmt: skip
     return {"train": run / "report.html", "sum": place / "sum.html", "stats": place / "stats.html"}
 
@@ -113,6 +117,7 @@ def test_a_report_is_drawn_without_a_request_and_prints_on_two_pages(
         assert page.run(CUT_OFF) == [], f"titles of axes are cut off at {width}"
         assert page.run(IN_MORE_LINES) == [], f"values of tiles are broken at {width}"
         assert page.run(LEGENDS) == page.run(TRACES), "a legend is in another order than what it explains"
+        assert page.run(HIDDEN) == [], f"columns of tables are out of sight at {width}"
     assert set(page.requests) == {path.as_uri()}
     assert page.errors == []
     if shutil.which("pdfinfo") is None:
@@ -121,6 +126,18 @@ def test_a_report_is_drawn_without_a_request_and_prints_on_two_pages(
     page.pdf(tmp_path / "printed.pdf")
     shown = subprocess.run(["pdfinfo", tmp_path / "printed.pdf"], capture_output=True, text=True, check=True)
     assert int(re.search(r"Pages:\s+(\d+)", shown.stdout)[1]) <= 2  # type: ignore[index]
+
+
+def test_error_bars_are_dark_on_paper_even_from_a_dark_page(reports: dict[str, Path], tab: Any) -> None:
+    page = tab(reports["stats"].as_uri())
+    page.wait("document.documentElement.dataset.drawn === 'true'")
+    bars = "[...document.querySelectorAll('.xerror, .yerror')]"
+    strokes = f"[...new Set({bars}.map(bar => getComputedStyle(bar).stroke))]"
+    page.look(width=1280, dark=True)
+    page.wait(f"{strokes}.join() === 'rgb(233, 236, 240)'")
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.command("Emulation.setEmulatedMedia", media="print", features=dark)
+    assert page.run(strokes) == ["rgb(17, 17, 17)"]
 
 
 def test_numbers_are_those_of_the_files(run: Path) -> None:

@@ -237,6 +237,8 @@ def test_the_chart_is_drawn_point_by_point(page: Any) -> None:
     page.wait("document.querySelector('#chart svg.main-svg .scatterlayer path') !== null")
     page.wait("document.querySelector('#accuracy svg.main-svg') !== null")
     assert "as measured" in page.run("at('measured').textContent")
+    symbols = page.run("chart.data.map(trace => trace.marker?.symbol).filter(symbol => symbol)")
+    assert len(set(symbols)) == len(symbols) > 1, "mechanisms whose lines coincide look the same"
 
 
 @pytest.mark.parametrize("dark", [False, True])

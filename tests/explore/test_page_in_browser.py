@@ -48,6 +48,21 @@ def test_the_axis_of_errors_has_a_whole_number_at_every_tick(tab: Any) -> None:
         page.close()
 
 
+def test_legends_keep_clear_of_their_plots_when_the_window_changes(tab: Any) -> None:
+    with serving() as server:
+        page = tab(server.address + QUICK)
+        wait_for_answer(page)
+        page.wait("document.querySelector('#accuracy .legend') !== null")
+        box = "at('accuracy').querySelector('%s').getBoundingClientRect()"
+        gap = f"{box % '.gridlayer'}.top - {box % '.legend'}.bottom"
+        for width in (390, 768, 1280, 320, 768):
+            page.look(width=width)
+            page.wait(f"Math.abs({box % '.main-svg'}.width - at('accuracy').clientWidth) < 2")
+            page.wait(f"{gap} >= 0 && {gap} < 9", seconds=20)
+        page.look(width=1280)
+        page.close()
+
+
 def test_a_question_overtaken_by_an_older_one_is_asked_again(tab: Any) -> None:
     class Overtaken(InlinePlanner):
         async def ask(self, settings: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def ask_command(
     answers = answers_from(total, planned)
     questions.warn_of_more_records(answers, planned)
     wrote = questions.write_page(output, answers, planned)
-    text = f"{answers.table()}\n\n{planned.plan.report}{wrote}"
+    text = f"{answers.table()}\n\n{questions.card(planned.plan)}{wrote}"
     emit(questions.payload(answers), text, as_json=as_json)
 
 
@@ -149,4 +149,5 @@ def _sum(
     print(expected, end="\n\n", file=sys.stderr if as_json else sys.stdout, flush=True)
     answers: Answers = row_sum_answers(_asked(plan, asked, link, seconds), asked, plan, level)
     clipped = f"clip norm   rows longer than {plan.mechanism.clip_norm:g} were shortened to it"
-    emit(questions.payload(answers), f"{answers.table()}\n\n{plan.report}\n{clipped}", as_json=as_json)
+    text = f"{answers.table()}\n\n{questions.card(plan)}\n{clipped}"
+    emit(questions.payload(answers), text, as_json=as_json)

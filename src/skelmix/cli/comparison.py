@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skelmix.display import card_text
+
 _BAR = 14  # columns
 _MOST_LINEAR = 10.0  # bars are logarithmic if the longest is more than this many times the shortest
 
@@ -15,18 +17,26 @@ def comparison_text(rows: list[Row], rates: list[Row]) -> str:
     """Two tables with bars, of all mechanisms and of one over rates; then why some have no plan."""
     able = sorted((row for row in rows if "error" not in row), key=relative)
     over_rates = [row for row in rates if "error" not in row]
-    reasons = [f"{row['mechanism']}: {row['error']}" for row in rows if "error" in row]
-    reasons += [f"rate {row['asked_rate']:g}: {row['error']}" for row in rates if "error" in row]
+    without = [(row["mechanism"], row["error"]) for row in rows if "error" in row]
+    without += [(f"rate {row['asked_rate']:g}", row["error"]) for row in rates if "error" in row]
     title = "Squared error of the sum, over the central Gaussian's"
     return "\n".join(
         [
             *_table(title, able),
             "",
             *_table("The same over rates", over_rates),
-            *([""] if reasons else []),
-            *reasons,
+            *([""] if without else []),
+            *_reasons(without),
         ]
     )
+
+
+def _reasons(without: list[tuple[str, str]]) -> list[str]:
+    """Why some have no plan: each reason once, after the names of all that it holds for."""
+    names: dict[str, list[str]] = {}
+    for name, reason in without:
+        names.setdefault(reason, []).append(name)
+    return [card_text(f"{', '.join(those)}: {reason}", ()) for reason, those in names.items()]
 
 
 def relative(row: Row) -> float:

@@ -129,6 +129,14 @@ def plan_payload(plan: Plan, errors: Iterable[ExpectedError]) -> dict[str, Any]:
     return plan.summary() | {"expected": expected, "central_ratio": central_ratio(plan)}
 
 
+def card(plan: Plan) -> str:
+    """The privacy card of answers: the facts that their page states."""
+    from skelmix.display import card_text
+    from skelmix.statistics.answer_page import sections
+
+    return card_text(plan.report.headline, sections(plan))
+
+
 def write_page(output: Path | None, answers: Answers, planned: StatisticsPlan) -> str:
     """Write the report, if one was asked for; returns the line that tells the user."""
     if output is None:

@@ -68,7 +68,7 @@ def stats_command(
         answers = release(files, planned, notes=_note, read=lambda path: bar.advance(task))
     questions.warn_of_more_records(answers, planned)
     wrote = questions.write_page(output, answers, planned)
-    text = f"{answers.table()}\n\n{planned.plan.report}{wrote}"
+    text = f"{answers.table()}\n\n{questions.card(planned.plan)}{wrote}"
     emit(questions.payload(answers), text, as_json=as_json)
 
 

@@ -13,7 +13,7 @@ function plotLook(figure, place) {
   return { ...own, font: { color: ink, size: 12, family: "system-ui, sans-serif" },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { t: 12, r: 12, b: 48, l: 60 },
     hoverlabel: { bgcolor: pageColour("--raised"), bordercolor: line, font: { color: ink } },
-    showlegend: figure.data.length > 1, legend: { orientation: "h", traceorder: "normal", y: -0.28, x: 0, font: { size: 11 } },
+    showlegend: figure.data.length > 1, legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
     xaxis: { ...axis(figure.x), ...(own.xaxis || {}) }, yaxis: { ...axis(inRoom(figure.y, place.clientHeight - (figure.data.length > 1 ? 125 : 60))), ...(own.yaxis || {}) } };
 }
 function plotTraces(figure) {
@@ -25,9 +25,16 @@ function plotTraces(figure) {
     return own;
   });
 }
-function drawPlot(place, figure) {
-  return Plotly.react(place, plotTraces(figure), plotLook(figure, place), { responsive: true, displayModeBar: false });
+const plots = new Map();
+function drawPlot(place, figure, draw = Plotly.react) {
+  plots.set(place, figure);
+  return draw(place, plotTraces(figure), plotLook(figure, place), { responsive: true, displayModeBar: false });
 }
+let resized = null;
+addEventListener("resize", () => {  // plotly's own answer to it leaves legends where the old margins were
+  clearTimeout(resized);
+  resized = setTimeout(() => plots.forEach((figure, place) => drawPlot(place, figure, Plotly.newPlot)), 250);
+});
 addEventListener("beforeprint", () => {  // so that print can shrink what is drawn
   for (const svg of document.querySelectorAll("svg.main-svg"))
     svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${svg.getAttribute("height")}`);

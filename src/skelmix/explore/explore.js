@@ -195,13 +195,18 @@ function logAxis(values) {  // whole numbers at every tick: plotly would write 2
   return { type: "log", range, tickvals, ticktext: tickvals.map(tick =>
     tick < 1e6 ? tick.toLocaleString("en", { maximumSignificantDigits: 3 }) : `10<sup>${Math.round(Math.log10(tick))}</sup>`) };
 }
+const LOOKS = [["circle", 7, "solid"], ["square-open", 11, "dot"], ["diamond-open", 15, "dash"], ["x", 7, "dashdot"],
+  ["triangle-up", 8, "solid"]];  // of mechanisms: their lines may coincide
 async function drawn(place, figure) { if (window.Plotly) await drawPlot(at(place), figure); }
 async function drawChart(given, mine) {
   charting = new AbortController();
   const lines = new Map();
   const redraw = () => {
-    chart.data = [...lines].map(([name, points], place) => ({ type: "scatter", mode: "lines+markers", name, series: place,
-      x: points.map(point => point.rate), y: points.map(point => point.error) }));
+    chart.data = [...lines].map(([name, points], place) => {
+      const [symbol, size, dash] = LOOKS[place % LOOKS.length];
+      return { type: "scatter", mode: "lines+markers", name, series: place, marker: { symbol, size }, line: { dash },
+        x: points.map(point => point.rate), y: points.map(point => point.error) };
+    });
     chart.data.push({ type: "scatter", mode: "markers", name: "your plan", series: 5, x: [shown.summary.rate], y: [shown.relative_error],
       marker: { size: 13, symbol: "star" } });
     chart.data.push({ type: "scatter", mode: "lines", name: "central Gaussian", series: 5, x: [0.1, 20], y: [1, 1], line: { dash: "dash" } });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skelmix.display import Document, Fact, Figure, Section, Table
 from skelmix.planning.card import relative_error
@@ -13,19 +13,27 @@ from skelmix.statistics.queries import CrossTable, Histogram, Quantiles, Top
 from skelmix.statistics.sizing import StatisticsPlan
 from skelmix.wording import figure, up
 
+if TYPE_CHECKING:
+    from skelmix.planning import Plan
+
 _NUMBERS = {"tickformat": ","}  # 9,990 and not 0.999 x 10^4
+
+
+def sections(plan: Plan) -> tuple[Section, ...]:
+    """The privacy card of answers: the plan's facts, and whom the intervals are about."""
+    *rest, left_out = plan.sections
+    whom = Fact("other people", "the intervals are about these records, not about a population")
+    return (*rest, Section(left_out.title, (*left_out.facts, whom)))
 
 
 def page(answers: Answers, planned: StatisticsPlan) -> str:
     """One self-contained page of released numbers only."""
-    *sections, left_out = planned.plan.sections
     together = "all at once" if planned.joint else "each by itself"
-    whom = Fact("other people", "the intervals are about these records, not about a population")
     return Document(
         title="Private statistics",
         verdict=planned.plan.report.verdict,
         tiles=_tiles(answers, planned),
-        sections=(*sections, Section(left_out.title, (*left_out.facts, whom))),
+        sections=sections(planned.plan),
         figures=[_figure(answer, answers.level) for answer in answers.answers],
         tables=[Table("Answers", [answers.columns[0], *answers.columns[2:]], _rows(answers))],
         settings={

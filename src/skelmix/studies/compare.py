@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skelmix.errors import InvalidInput, PrivacyUnattainable
 from skelmix.planning import Plan
 from skelmix.studies.drawing import canvas, draw_line, finish, panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RATES = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
@@ -54,11 +57,17 @@ def plot_error_against_rate(
         if math.isfinite(central.central_gaussian_mse_rdp):
             draw_line(at, "gaussian-rdp", [(x, central.central_gaussian_mse_rdp, 0.0) for x in ends])
         draw_line(at, "gaussian-pld", [(x, central.central_gaussian_mse, 0.0) for x in ends])
-    at.set_xscale("log", base=2)
-    ticks = [tick for tick in _TICKS if min(rates) <= tick <= max(rates)]
-    at.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    at.minorticks_off()
+    _axis_of_rates(at)
     finish(figure, path, columns=3)
+
+
+def _axis_of_rates(axes: Axes) -> None:
+    """Rates by factors, each tick as a plain number."""
+    axes.set_xscale("log", base=2)
+    low, high = axes.get_xlim()
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
 
 
 def plot_comparison(path: Path, rows: list[dict[str, Any]], rates: list[dict[str, Any]]) -> None:
@@ -73,11 +82,12 @@ def plot_comparison(path: Path, rows: list[dict[str, Any]], rates: list[dict[str
     bars.barh(names, [_relative(row) for row in able], color="#0072B2")
     bars.invert_yaxis()
     bars.axvline(1.0, color="#777777", linestyle="--", linewidth=1)
-    panel(bars, "all mechanisms", x="squared error, times the central Gaussian's")
-    panel(line, "over rates", x="bits per weight", y="squared error, times the central Gaussian's")
+    error = "squared error, times the central Gaussian's"
+    panel(bars, "all mechanisms", x=error)
+    panel(line, f"{rates[0]['mechanism']} over rates", x="bits per weight", y=error)
     points = sorted((row["rate"], _relative(row)) for row in rates if "error" not in row)
     line.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=4, color="#D55E00")
-    line.set_xscale("log", base=2)
+    _axis_of_rates(line)
     line.axhline(1.0, color="#777777", linestyle="--", linewidth=1)
     if able and _relative(able[-1]) > 10 * _relative(able[0]):
         bars.set_xscale("log")

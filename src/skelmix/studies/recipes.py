@@ -267,7 +267,8 @@ def draw(rows: Sequence[Row], path: Path) -> list[Path]:
             if points:
                 at.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
         at.plot(3, PUBLISHED[place], "k*", label="published, central")
-    axes[0][0].legend(frameon=False, fontsize=7)
+    named = axes[0][0].get_legend_handles_labels()
+    figure.legend(*named, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return finish(figure, path)
 
 
