@@ -17,8 +17,7 @@ TARGET = sk.PrivacyTarget(3.0, 1e-5)
 
 
 def planned(cohort, *, mechanism="smm", bound="gdp", rounds=100, **options):
-    if mechanism != "smm":
-        bound = "tight"
+    bound = bound if mechanism == "smm" else "tight"
     return sk.plan(
         options.pop("target", TARGET), dimension=64, bits=16, bound=bound, rounds=rounds, mechanism=mechanism,
         cohort=cohort, scale=64.0, **options,
