@@ -231,12 +231,13 @@ def test_clipped_vectors_are_added_up_without_being_written_out(build):
     vectors = loop(model, cross_entropy, clients, chosen[chosen != 5]).astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1)
     limit = float(np.median(norms))
-    found = Gradients(model, cross_entropy, micro_batch=2).clipped_sum(clients, chosen, limit)
+    found = Gradients(model, cross_entropy, micro_batch=2).clipped_sum(clients, chosen, limit, 1e30)
     expected = (vectors * np.minimum(1, limit / norms)[:, None]).sum(0)
     np.testing.assert_allclose(found.total, expected, rtol=1e-4, atol=1e-6)
-    assert (found.rows, found.broken, found.clipped) == (5, 1, int((norms > limit).sum()))
-    assert found.squared_norms == pytest.approx((norms**2).sum(), rel=1e-5)
-    alone = Gradients(model, cross_entropy).clipped_sum(clients, np.array([3]), limit)
+    assert (found.stats.participants, found.broken) == (5, 1)
+    assert found.stats.clipped_rows == int((norms > limit).sum())
+    assert found.stats.squared_norms == pytest.approx((norms**2).sum(), rel=1e-5)
+    alone = Gradients(model, cross_entropy).clipped_sum(clients, np.array([3]), limit, 1e30)
     assert np.linalg.norm(alone.total) <= limit
 
 
@@ -244,5 +245,17 @@ def test_other_vectors_cannot_be_added_up_that_way():
     inputs, targets = data(24)
     everyone = np.arange(12)
     pairs = Clients(inputs, targets, equal_shares(24, 2))
-    assert Gradients(MLP(), cross_entropy).clipped_sum(pairs, everyone, 1.0) is None
-    assert Gradients(CNN(), cross_entropy).clipped_sum(Clients(inputs, targets), everyone, 1.0) is None
+    assert Gradients(MLP(), cross_entropy).clipped_sum(pairs, everyone, 1.0, 1e30) is None
+    assert Gradients(CNN(), cross_entropy).clipped_sum(Clients(inputs, targets), everyone, 1.0, 1e30) is None
+
+
+def test_long_vectors_count_as_zero_and_tiny_inputs_are_clipped_all_the_same():
+    inputs, targets = data(4)
+    inputs[1] *= 1e25  # squares of such numbers overflow in float32, those of the next vanish
+    inputs[2:] *= 1e-25
+    model, clients = nn.Sequential(nn.Linear(12, 3, bias=False)), Clients(inputs, targets.float())
+    steep = Gradients(model, lambda outputs, targets: 1e10 * outputs.sum())
+    assert steep.clipped_sum(clients, np.arange(4), 1.0, 1e30).broken == 1
+    assert steep.clipped_sum(clients, np.arange(4), 1.0, 1e37).broken == 0
+    tiny = steep.clipped_sum(clients, np.array([2]), 1e-17, 1e30)
+    assert 0.99e-17 < np.linalg.norm(tiny.total) <= 1e-17

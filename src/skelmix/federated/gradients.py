@@ -19,11 +19,13 @@ from skelmix.errors import InvalidInput
 from skelmix.federated.clients import Clients
 from skelmix.federated.linear_gradients import OuterProducts, stack_gradients
 from skelmix.federated.model_check import validate
+from skelmix.mechanisms.base import EncodeStats
 from skelmix.validation import positive, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 BLOCK_FLOATS = 1 << 21  # 8 MB per block
 PASS_RECORDS = 1024  # records that go through the network at once
+_WITHIN = 1 - 1e-6  # of the clip norm: two products in float32 round by less
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,16 @@ class LocalSteps:
             whole(1, batch=self.batch)
 
 
-@dataclass
+@dataclass(frozen=True)
 class ClippedSum:
-    """The sum of clipped vectors, float64 (d,), and counts that no noise protects: never release them.
+    """The sum of clipped vectors, float64 (d,), with counts that no noise protects: never release them.
 
-    rows: vectors, of which `broken` were not finite and `clipped` too long. squared_norms: before clipping.
+    broken: vectors that counted as zero.
     """
 
     total: NDArray[np.float64]
-    rows: int = 0
-    broken: int = 0
-    clipped: int = 0
-    squared_norms: float = 0.0
+    stats: EncodeStats
+    broken: int
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -140,27 +140,31 @@ class Gradients:
             yield out.numpy()
 
     def clipped_sum(
-        self, clients: Clients, participants: NDArray[np.int64], clip_norm: float
+        self, clients: Clients, participants: NDArray[np.int64], clip_norm: float, longest: float
     ) -> ClippedSum | None:
         """The sum of the vectors, each clipped to clip_norm, without writing one of them out.
 
         None where that needs `blocks`: for other models than stacks of linear layers, and for participants
-        with several records. A vector that is NaN or infinite counts as zero.
+        with several records. A vector that is not finite, or longer than `longest`, counts as zero.
         """
         single = bool((clients.partition.sizes[participants] == 1).all())
         if self._linear_gradients is None or not single or not self._of_vectors(clients):
             return None
         validate(self.model)
-        result = ClippedSum(np.zeros(self.dimension))
+        total, stats, broken = np.zeros(self.dimension), EncodeStats(), 0
         for inputs, targets in clients.batches(participants, limit=self._most):
             products = self._linear_gradients(inputs, targets)
             norms = products.norms()
-            result.total += products.clipped_sum(clip_norm, norms)
-            good = norms[norms.isfinite()]
-            result.rows, result.broken = result.rows + len(norms), result.broken + len(norms) - len(good)
-            result.clipped += int((good > clip_norm).sum())
-            result.squared_norms += float((good**2).sum())
-        return result
+            good = norms <= longest  # NaN compares as false
+            clipped = good & (norms > clip_norm)
+            total += products.weighted_sum(
+                np.divide(_WITHIN * clip_norm, norms, where=clipped, out=good.astype(np.float64))
+            )
+            stats.add(
+                EncodeStats(len(norms), int(clipped.sum()), squared_norms=float((norms[good] ** 2).sum()))
+            )
+            broken += int((~good).sum())
+        return ClippedSum(total, stats, broken)
 
     def _of_vectors(self, clients: Clients) -> bool:
         """Whether linear layers see one vector per record: the inputs are such, or are flattened first."""

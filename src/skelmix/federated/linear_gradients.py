@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
+from skelmix.encoding.clipping import sum_of_squares
 from skelmix.federated.feature_units import FeatureUnits
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -60,9 +61,6 @@ def plain_stack(model: nn.Module) -> list[nn.Module] | None:
     return None if tied or not any(isinstance(layer, nn.Linear) for layer in layers) else layers
 
 
-_WITHIN = 1 - 1e-5  # of the clip norm: sums and products in float32 round by less
-
-
 @dataclass(frozen=True)
 class OuterProducts:
     """The gradients of k participants with r records each.
@@ -80,32 +78,32 @@ class OuterProducts:
         for layer, x, slope in zip(self.layers, self.entered, self.slopes, strict=True):
             at = _write_layer(layer, x[first:last], slope[first:last], out, at)
 
-    def norms(self) -> Tensor:
-        """The L2 norms (k,), float64, of the gradients of participants with one record each."""
-        squares = torch.zeros(len(self.entered[0]), dtype=torch.float64)
+    def norms(self) -> NDArray[np.float64]:
+        """Upper bounds (k,) on the L2 norms of the gradients of participants with one record each."""
+        squares = np.zeros(len(self.entered[0]))
         for layer, x, slope in zip(self.layers, self.entered, self.slopes, strict=True):
             squares += _squares(slope) * (_squares(x) + (layer.bias is not None))
-        return squares.sqrt()
+        return np.sqrt(squares)
 
-    def clipped_sum(self, clip_norm: float, norms: Tensor) -> NDArray[np.float64]:
-        """The sum of the gradients, whose norms are these, each scaled down to clip_norm.
+    def weighted_sum(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of the gradients of participants with one record each, times these weights (k,).
 
-        Those that are not finite are left out.
+        Those with weight zero are left out, so they may be NaN or infinite.
         """
-        good = norms.isfinite()
-        factors = (_WITHIN * clip_norm / norms[good]).clamp(max=1.0).float()[:, None]
+        kept = torch.from_numpy(np.flatnonzero(weights))
+        factors = torch.from_numpy(weights)[kept, None]
         parts = []
         for layer, x, slope in zip(self.layers, self.entered, self.slopes, strict=True):
-            weighted = factors * slope[good, 0]
-            parts.append((weighted.T @ x[good, 0]).flatten())
+            weighted = (factors * slope[kept, 0]).float()
+            parts.append((weighted.T @ x[kept, 0]).flatten())
             if layer.bias is not None:
                 parts.append(weighted.sum(0))
         return torch.cat(parts).double().numpy()
 
 
-def _squares(vectors: Tensor) -> Tensor:
-    """The squared L2 norms of (k, 1, n) as float64 (k,)."""
-    return vectors[:, 0].square().sum(-1).double()
+def _squares(vectors: Tensor) -> NDArray[np.float64]:
+    """Upper bounds (k,) on the squared L2 norms of (k, 1, n)."""
+    return np.array([sum_of_squares(row) for row in vectors[:, 0].numpy()])
 
 
 def stack_gradients(model: nn.Module, loss: Loss) -> Callable[[Tensor, Tensor], OuterProducts] | None:

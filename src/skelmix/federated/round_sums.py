@@ -26,6 +26,7 @@ from skelmix.rounds.aggregation import (
     Seconds,
     TrueSiloSum,
     TrueSum,
+    longest_vector,
     noisy_clipped_sum,
     noisy_silo_sum,
     noisy_sum,
@@ -93,10 +94,12 @@ class ParticipantSums:
         contributors = choices.of(drawn.here, drawn.entropy)
         if not mechanism.distributed and joint is None:
             start = perf_counter()
-            clipped = self.gradients.clipped_sum(self._clients, contributors, mechanism.clip_norm)
+            clipped = self.gradients.clipped_sum(
+                self._clients, contributors, mechanism.clip_norm, longest_vector(mechanism)
+            )
             seconds.gradients += perf_counter() - start
             if clipped is not None:
-                return self._noisy(clipped, drawn, seconds)
+                return self._with_central_noise(clipped, drawn, seconds)
         given = self.gradients.blocks(self._clients, contributors)
         sane = SanitizedBlocks(given, mechanism) if joint is None else joint
         blocks = sane.of(given) if isinstance(sane, JointVectors) else sane
@@ -120,7 +123,7 @@ class ParticipantSums:
         _note_error(notes, total, None if watched is None else watched.total)
         return total
 
-    def _noisy(self, clipped: ClippedSum, drawn: DrawnRound, seconds: Seconds) -> np.ndarray:
+    def _with_central_noise(self, clipped: ClippedSum, drawn: DrawnRound, seconds: Seconds) -> np.ndarray:
         """The sum with the noise of a trusted aggregator, who needs no single vector."""
         total = noisy_clipped_sum(
             self._plan,
@@ -131,11 +134,10 @@ class ParticipantSums:
             entropy=drawn.entropy,
             seconds=seconds,
         )
-        self.vectors.add(clipped.rows, clipped.broken)
+        self.vectors.add(clipped.stats.participants, clipped.broken)
         if (notes := drawn.diagnostics) is not None:
             notes.broken = clipped.broken
-            seen = EncodeStats(clipped.rows, clipped.clipped, squared_norms=clipped.squared_norms)
-            _note(notes, seen, self._plan.mechanism, None)
+            _note(notes, clipped.stats, self._plan.mechanism, None)
             _note_error(notes, total, clipped.total if drawn.measure else None)
         return total
 

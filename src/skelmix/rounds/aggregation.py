@@ -84,6 +84,11 @@ class Seconds:
             yield block
 
 
+def longest_vector(mechanism: Mechanism) -> float:
+    """The norm from which a vector counts as zero: rotated and scaled it might overflow."""
+    return _LARGEST / (mechanism.scale * mechanism.padded_dimension)
+
+
 class SanitizedBlocks:
     """Blocks in which each row that is not finite, or too long for the mechanism, is replaced by zeros.
 
@@ -92,7 +97,7 @@ class SanitizedBlocks:
 
     def __init__(self, blocks: Blocks, mechanism: Mechanism) -> None:
         self._blocks, self.rows, self.broken = blocks, 0, 0
-        self._longest = _LARGEST / (mechanism.scale * mechanism.padded_dimension)
+        self._longest = longest_vector(mechanism)
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         for block in self._blocks:
