@@ -110,7 +110,13 @@ def attempt(command: list[str], environment: dict[str, str], workspace: Path, se
             return "did not end in time"
     if done.returncode:
         return f"ended with {done.returncode}"
-    return "" if (workspace / "result.json").exists() else NO_RESULT
+    if not (workspace / "result.json").exists():
+        return NO_RESULT
+    return (
+        ""
+        if json.loads((workspace / "result.json").read_text())["finished"]
+        else "failed in the server's app"
+    )
 
 
 def inside(given: argparse.Namespace) -> None:

@@ -51,7 +51,7 @@ def main(grid: Grid, context: Context) -> None:
     # FedAvg waits without end for nodes that it must have: once all have come, a lost silo may cost rounds,
     # which are skipped where too few are left, but does not hold up the run
     strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=1, min_train_nodes=1)
-    accuracies: list[object] = []
+    accuracies = None
     try:
         result = strategy.start(secure, arrays, num_rounds=rounds, evaluate_fn=evaluate)
         accuracies = [dict(metrics)["accuracy"] for metrics in result.evaluate_metrics_serverapp.values()]
@@ -59,15 +59,19 @@ def main(grid: Grid, context: Context) -> None:
         say(secure, accuracies, str(settings["result"]))
 
 
-def say(secure: SecureGrid, accuracies: list[object], file: str) -> None:
-    """Print what became of each round, and write it with the privacy report to the file, if one is wanted."""
+def say(secure: SecureGrid, accuracies: list[object] | None, file: str) -> None:
+    """Print what became of each round, and write it with the privacy report to the file, if one is wanted.
+
+    accuracies: None if the run failed.
+    """
     print("accuracy", accuracies)
     for record in secure.history:
         print(record)
     if file:
         written = {
             "report": str(secure.plan.report).splitlines(),
-            "accuracy": accuracies,
+            "finished": accuracies is not None,
+            "accuracy": accuracies or [],
             "rounds": [asdict(record) for record in secure.history],
             "charged": secure.ledger.charged,
         }
